@@ -1,0 +1,2 @@
+//! Throughput against the physical limit; one program a benchmark.
+#![forbid(unsafe_code)]

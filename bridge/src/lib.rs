@@ -1,0 +1,2 @@
+//! Moves Kafka topics into Postgres tables exactly once.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The `levada` command.
+fn main() {}

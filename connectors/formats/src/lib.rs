@@ -1,0 +1,2 @@
+//! Bytes to rows: exact, borrowed decoding of JSON.
+#![forbid(unsafe_code)]

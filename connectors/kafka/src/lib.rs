@@ -1,0 +1,2 @@
+//! A seekable Kafka source with exact positions.
+

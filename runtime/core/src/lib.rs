@@ -1,0 +1,39 @@
+//! The words and contracts that every Levada crate shares.
+//!
+//! This crate is *not* a runtime: it has no tasks, no I/O and no clock of its own. A connector author depends on it
+//! alone; the engine drives what is written against it.
+//!
+//! ```text
+//!   Source ──▶ Batch<()> ──▶ map ──▶ Batch<Change> ──▶ AtomicSink
+//!      │  positions that moved            │
+//!      └───────────▶ CommitPoint ─────────┘   travels in line, behind the records it covers
+//! ```
+//!
+//! * [`value`]: rows and values; numbers keep their text, *absent* is not *null*.
+//! * [`arena`]: payload bytes, shared by all records of a batch and counted by the [`budget`].
+//! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
+//! * [`split`]: splits, positions and streams.
+//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed.
+#![forbid(unsafe_code)]
+
+pub mod arena;
+pub mod batch;
+pub mod budget;
+pub mod clock;
+pub mod element;
+pub mod error;
+pub mod sink;
+pub mod source;
+pub mod split;
+pub mod value;
+
+pub use arena::{Arena, Slice, Text};
+pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
+pub use budget::{Budget, Permit};
+pub use clock::{Clock, SystemClock, Timestamp};
+pub use element::{CommitPoint, Refused, StreamElement, Tally};
+pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
+pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
+pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
+pub use split::{Position, Positions, SplitId, StreamId};
+pub use value::{Change, Keyed, Row, Shape, Value};

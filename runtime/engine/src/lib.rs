@@ -1,0 +1,2 @@
+//! A small runtime that drives sources into sinks with exactly-once semantics inside one process.
+#![forbid(unsafe_code)]

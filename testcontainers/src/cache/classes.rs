@@ -1,0 +1,45 @@
+//! An archive of the classes that a starting broker loads: the JVM maps it instead of parsing a thousand jar entries.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::jars::archive_folder;
+use super::lock;
+use crate::Error;
+use crate::error::Doing;
+
+/// Returns the archive for this Java, making it with `record` if there is none.
+///
+/// `record` runs a broker that writes the archive to the path it is given when it ends. The JVM checks by itself that an
+/// archive fits it and the jars, and goes on without when it does not, so a failure to make one costs time only.
+pub(crate) fn class_archive(
+    java: &Path,
+    record: impl FnOnce(&Path) -> Result<(), Error>,
+) -> Result<PathBuf, Error> {
+    let folder = archive_folder()?;
+    let archive = folder.join(format!("{:016x}.jsa", fingerprint(java)?));
+    if archive.is_file() {
+        return Ok(archive);
+    }
+    fs::create_dir_all(&folder).doing("create the folder", &folder)?;
+    let _maker = lock(&folder.join("lock"))?;
+    if archive.is_file() {
+        return Ok(archive);
+    }
+    let partial = folder.join("partial");
+    fs::remove_file(&partial).ok();
+    record(&partial)?;
+    fs::rename(&partial, &archive).doing("rename", &partial)?;
+    Ok(archive)
+}
+
+/// Returns a number that changes when Java is updated.
+fn fingerprint(java: &Path) -> Result<u64, Error> {
+    let real = java.canonicalize().doing("find", java)?;
+    let metadata = fs::metadata(&real).doing("look at", &real)?;
+    let mut hasher = DefaultHasher::new();
+    (&real, metadata.len(), metadata.mtime()).hash(&mut hasher);
+    Ok(hasher.finish())
+}

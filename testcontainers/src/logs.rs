@@ -1,0 +1,63 @@
+//! The servers' logs: kept while the server's folder lives, shown for a failing test only.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// How many lines are shown: enough for a stack trace of the broker.
+const SHOWN_LINES: usize = 60;
+
+/// A log file from a certain byte on.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    server: &'static str,
+    path: PathBuf,
+    from: u64,
+}
+
+impl Log {
+    /// Takes a log from its first byte.
+    pub(crate) fn whole(server: &'static str, path: PathBuf) -> Log {
+        Log { server, path, from: 0 }
+    }
+
+    /// Takes a log from its present end: what happens while a test uses a shared server.
+    pub(crate) fn from_now(server: &'static str, path: PathBuf) -> Log {
+        let from = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        Log { server, path, from }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the text; empty when there is no file.
+    pub(crate) fn read(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = File::open(&self.path)
+            && file.seek(SeekFrom::Start(self.from)).is_ok()
+        {
+            file.read_to_end(&mut bytes).ok();
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(crate) fn tail(&self) -> String {
+        last_lines(&self.read(), SHOWN_LINES)
+    }
+
+    /// Shows the end of the log when the current test is failing: called on drop of a handle.
+    ///
+    /// Goes to standard error, where the test harness shows it for failing tests only.
+    pub(crate) fn show_if_panicking(&self) {
+        if std::thread::panicking() {
+            eprintln!("---- the end of the log of {} ----\n{}\n---- end ----", self.server, self.tail());
+        }
+    }
+}
+
+/// Returns the last lines of a text.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}

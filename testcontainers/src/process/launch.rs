@@ -1,0 +1,69 @@
+//! Starting a server behind the gate.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::identity::Identity;
+use super::reaper::{self, EndWith};
+use super::server::ServerProcess;
+use crate::Error;
+use crate::error::Doing;
+
+/// Waits for one line, then becomes the server; ends at once if the line never comes.
+const GATE: &str = "read -r go && exec \"$@\" </dev/null";
+
+/// The user that a server runs as, when it is not ours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// How to start a server: the same for every restart.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// The name in messages.
+    pub(crate) server: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    /// The working folder: where a crash would leave its dumps.
+    pub(crate) folder: PathBuf,
+    /// The file that its output is appended to.
+    pub(crate) log: PathBuf,
+    pub(crate) user: Option<User>,
+    pub(crate) end_with: EndWith,
+}
+
+impl Launch {
+    /// Starts the server in a process group of its own, known to the reaper. It is not ready yet.
+    pub(crate) fn spawn(&self) -> Result<ServerProcess, Error> {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log).doing("open the log", &self.log)?;
+        let errors = log.try_clone().doing("open the log", &self.log)?;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", GATE, "gate"]).arg(&self.program).args(&self.arguments);
+        command.current_dir(&self.folder).env("LC_ALL", "C").process_group(0);
+        command.stdin(Stdio::piped()).stdout(log).stderr(errors);
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        let mut child = command.spawn().doing("start", &self.program)?;
+        let gate = child.stdin.take();
+        let server = ServerProcess::new(self.server, child)?;
+        reaper::register_process(server.identity(), self.end_with)?;
+        open_gate(gate, server.identity()).doing("start", &self.program)?;
+        Ok(server)
+    }
+}
+
+/// Sends the line. On failure the dropped `ServerProcess` of the caller ends the gate.
+fn open_gate(gate: Option<impl Write>, _registered: Identity) -> std::io::Result<()> {
+    match gate {
+        Some(mut line) => line.write_all(b"go\n"),
+        // The command above asks for a pipe, so there is one.
+        None => Err(std::io::Error::other("the gate has no pipe")),
+    }
+}

@@ -1,0 +1,26 @@
+//! Server processes: started so that they cannot outlive us, and ended in every way a test may want.
+//!
+//! ```text
+//!  test process ──pipe──▶ reaper (own session)          end of file = the test process is gone, however it went
+//!       │                   │ ends registered processes, removes registered folders
+//!       └─spawn─▶ gate ─exec─▶ server (own process group)
+//! ```
+//!
+//! The *gate* is a shell that waits for one line before it becomes the server. The line is sent after the reaper knows
+//! the process, so there is no moment at which a server runs that nobody would end.
+
+mod children;
+mod folder;
+mod identity;
+mod launch;
+mod ports;
+mod reaper;
+mod server;
+
+pub(crate) use children::children_of;
+pub(crate) use folder::DataFolder;
+pub(crate) use identity::Identity;
+pub(crate) use launch::{Launch, User};
+pub(crate) use ports::Port;
+pub(crate) use reaper::{EndWith, register_process};
+pub(crate) use server::ServerProcess;

@@ -1,0 +1,104 @@
+# Ends what a test process started, and removes its folders, once that process is gone.
+#
+# Standard input is a pipe whose only writing end is in the test process. Lines:
+#   process PID START SIGNAL    end this process with its children, unless its start time differs (the number was reused)
+#   folder PATH                 remove this folder
+# End of file means that the test process is gone: by its own will, by a panic, by kill -9.
+
+trap '' HUP INT QUIT TERM PIPE
+# Files that the test process itself inherited, such as the job server of a build, are not ours to keep open.
+exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+
+processes=
+folders=
+newline='
+'
+
+while IFS= read -r line; do
+    case $line in
+    'process '*) processes="$processes ${line#process }$newline" ;;
+    'folder '*) folders="$folders${line#folder }$newline" ;;
+    esac
+done
+
+# Prints "STATE PARENT START" of process $1; nothing if there is none.
+stat_of() {
+    stat=
+    { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null
+    [ -n "$stat" ] || return 0
+    set -- ${stat##*) }
+    echo "$1 $2 ${20}"
+}
+
+# Succeeds while process $1 with start time $2 lives; one that nobody waited for is dead.
+lives() {
+    set -- "$2" $(stat_of "$1")
+    [ $# -eq 4 ] && [ "$4" = "$1" ] && [ "$2" != Z ] && [ "$2" != X ]
+}
+
+# Prints "PID START" of each child of process $1.
+children_of() {
+    for entry in /proc/[0-9]*; do
+        set -- "$1" $(stat_of "${entry#/proc/}")
+        [ $# -eq 4 ] && [ "$3" = "$1" ] && echo "${entry#/proc/} $4"
+    done
+}
+
+# First the signal that was asked for; a stopped process hears it once it is continued.
+victims=
+while read -r pid start signal; do
+    [ -n "$pid" ] && lives "$pid" "$start" || continue
+    children=$(children_of "$pid")
+    victims="$victims$pid $start$newline$children$newline"
+    kill -s "$signal" "$pid"
+    kill -s CONT "$pid"
+    while read -r child _; do
+        [ -n "$child" ] && kill -s CONT "$child"
+    done <<CHILDREN
+$children
+CHILDREN
+done <<PROCESSES
+$processes
+PROCESSES
+
+any_lives() {
+    while read -r pid start; do
+        [ -n "$pid" ] && lives "$pid" "$start" && return 0
+    done <<VICTIMS
+$victims
+VICTIMS
+    return 1
+}
+
+# Then, after five seconds at most, force.
+rounds=100
+while [ $rounds -gt 0 ] && any_lives; do
+    rounds=$((rounds - 1))
+    sleep 0.05
+done
+while read -r pid start; do
+    [ -n "$pid" ] && lives "$pid" "$start" && kill -s KILL "$pid"
+done <<VICTIMS
+$victims
+VICTIMS
+rounds=100
+while [ $rounds -gt 0 ] && any_lives; do
+    rounds=$((rounds - 1))
+    sleep 0.05
+done
+
+# A postmaster that was killed leaves a segment of shared memory; its lock file, line 7, names it.
+while IFS= read -r folder; do
+    case $folder in
+    */levada-*)
+        lock=$folder/data/postmaster.pid
+        if [ -f "$lock" ]; then
+            segment=$(sed -n '7s/^ *[0-9]* *\([0-9]*\).*$/\1/p' "$lock")
+            [ -n "$segment" ] && ipcrm -m "$segment"
+        fi
+        rm -rf -- "$folder"
+        ;;
+    esac
+done <<FOLDERS
+$folders
+FOLDERS

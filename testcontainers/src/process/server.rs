@@ -1,0 +1,88 @@
+//! One running server process.
+
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::children::children_of;
+use super::identity::Identity;
+use crate::Error;
+use crate::wait::wait_for;
+
+/// A process that we started and must wait for. Dropping it kills it with its children.
+#[derive(Debug)]
+pub(crate) struct ServerProcess {
+    server: &'static str,
+    child: Child,
+    identity: Identity,
+}
+
+impl ServerProcess {
+    pub(crate) fn new(server: &'static str, mut child: Child) -> Result<ServerProcess, Error> {
+        // A process number fits: the kernel's type is a positive 32-bit integer.
+        match Identity::of(child.id().cast_signed()) {
+            Some(identity) => Ok(ServerProcess { server, child, identity }),
+            // A child that was not waited for keeps its entry, so this is a system without /proc.
+            None => {
+                child.kill().ok();
+                child.wait().ok();
+                Err(Error::Io {
+                    action: "read /proc".to_owned(),
+                    source: std::io::Error::other("the entry of a child process is missing"),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Returns how the process ended, or `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Sends a signal to the process alone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.identity.signal(signal);
+    }
+
+    /// Sends a signal to the process, then to its children.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        self.identity.signal(signal);
+        for child in children_of(self.identity) {
+            child.signal(signal);
+        }
+    }
+
+    /// Waits until the process has ended by itself or by an earlier signal.
+    pub(crate) fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, Error> {
+        wait_for(deadline, || self.ended())
+            .ok_or_else(|| Error::TimedOut { what: format!("the end of {}", self.server), after: deadline })
+    }
+
+    /// Kills the process and its children (SIGKILL) and returns when all of them are gone.
+    ///
+    /// The process is stopped first, so that it neither notices the death of its children nor starts new ones.
+    pub(crate) fn kill(&mut self) {
+        self.identity.signal(Signal::SIGSTOP);
+        let children = children_of(self.identity);
+        self.identity.signal(Signal::SIGKILL);
+        for child in &children {
+            child.signal(Signal::SIGKILL);
+        }
+        self.child.wait().ok();
+        // A killed process in an uninterruptible call goes when the call returns; nothing is gained by giving up early.
+        wait_for(Duration::from_secs(10), || children.iter().all(|child| !child.is_alive()).then_some(()));
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.kill();
+        }
+    }
+}
