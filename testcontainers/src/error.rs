@@ -133,6 +133,9 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, verb: &str, object: &Path) -> Result<T, Error> {
-        self.map_err(|source| Error::Io { action: format!("{verb} {}", PathBuf::from(object).display()), source })
+        self.map_err(|source| Error::Io {
+            action: format!("{verb} {}", PathBuf::from(object).display()),
+            source,
+        })
     }
 }

@@ -1,2 +1,21 @@
-//! Real Kafka and Postgres for anybody's tests, with faults.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod cache;
+mod error;
+mod exported;
+mod kafka;
+mod logs;
+mod names;
+mod postgres;
+mod process;
+mod programs;
+mod wait;
+
+pub mod run;
+
+pub use error::Error;
+pub use kafka::{Kafka, KafkaBuilder, SharedKafka};
+pub use names::unique_name;
+pub use postgres::{Database, Postgres, PostgresBuilder, SharedPostgres};
+pub use wait::wait_until;

@@ -18,7 +18,11 @@ pub(crate) struct Log {
 impl Log {
     /// Takes a log from its first byte.
     pub(crate) fn whole(server: &'static str, path: PathBuf) -> Log {
-        Log { server, path, from: 0 }
+        Log {
+            server,
+            path,
+            from: 0,
+        }
     }
 
     /// Takes a log from its present end: what happens while a test uses a shared server.
@@ -51,8 +55,17 @@ impl Log {
     /// Goes to standard error, where the test harness shows it for failing tests only.
     pub(crate) fn show_if_panicking(&self) {
         if std::thread::panicking() {
-            eprintln!("---- the end of the log of {} ----\n{}\n---- end ----", self.server, self.tail());
+            self.show();
         }
+    }
+
+    /// Shows the end of the log on standard error.
+    pub(crate) fn show(&self) {
+        eprintln!(
+            "---- the end of the log of {} ----\n{}\n---- end ----",
+            self.server,
+            self.tail()
+        );
     }
 }
 

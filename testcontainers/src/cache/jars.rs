@@ -67,8 +67,16 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
     fs::write(&pom, POM).doing("write", &pom)?;
     let mut fetch = Command::new(maven);
     // Strict checksums: a download that differs from what the repository announces is an error, not a warning.
-    fetch.args(["--quiet", "--batch-mode", "--strict-checksums", "dependency:copy-dependencies", "--file"]);
-    fetch.arg(&pom).arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
+    fetch.args([
+        "--quiet",
+        "--batch-mode",
+        "--strict-checksums",
+        "dependency:copy-dependencies",
+        "--file",
+    ]);
+    fetch
+        .arg(&pom)
+        .arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
     run_to_end("mvn dependency:copy-dependencies", &mut fetch)?;
     format(&java, unsealed)
 }
@@ -84,10 +92,20 @@ fn format(java: &Path, unsealed: &Path) -> Result<(), Error> {
         formatted.display()
     );
     fs::write(&properties, text).doing("write", &properties)?;
-    let jars = Jars { folder: unsealed.to_path_buf() };
+    let jars = Jars {
+        folder: unsealed.to_path_buf(),
+    };
     let mut format = Command::new(java);
-    format.args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"]).arg(jars.class_path()?);
-    format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "levadaFormattedOnce000", "--config"]);
+    format
+        .args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"])
+        .arg(jars.class_path()?);
+    format.args([
+        "kafka.tools.StorageTool",
+        "format",
+        "--cluster-id",
+        "levadaFormattedOnce000",
+        "--config",
+    ]);
     format.arg(&properties);
     run_to_end("kafka.tools.StorageTool format", &mut format)?;
     Ok(())

@@ -24,12 +24,16 @@ pub(crate) struct Stat {
 impl Identity {
     /// Returns the identity of the process that has this number now.
     pub(crate) fn of(pid: i32) -> Option<Identity> {
-        read_stat(pid).map(|stat| Identity { pid, started: stat.started })
+        read_stat(pid).map(|stat| Identity {
+            pid,
+            started: stat.started,
+        })
     }
 
     /// Tells whether the process still exists; one that ended and was not waited for is gone.
     pub(crate) fn is_alive(self) -> bool {
-        read_stat(self.pid).is_some_and(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'))
+        read_stat(self.pid)
+            .is_some_and(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'))
     }
 
     /// Sends a signal, unless the process is gone. A process that ends in between is no error.
@@ -72,6 +76,12 @@ mod tests {
     fn another_start_time_is_another_process() {
         let me = Identity::of(std::process::id().cast_signed()).unwrap();
         assert!(me.is_alive());
-        assert!(!Identity { started: me.started + 1, ..me }.is_alive());
+        assert!(
+            !Identity {
+                started: me.started + 1,
+                ..me
+            }
+            .is_alive()
+        );
     }
 }

@@ -17,7 +17,6 @@ mod ports;
 mod reaper;
 mod server;
 
-pub(crate) use children::children_of;
 pub(crate) use folder::DataFolder;
 pub(crate) use identity::Identity;
 pub(crate) use launch::{Launch, User};

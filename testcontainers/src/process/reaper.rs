@@ -53,7 +53,9 @@ fn tell(line: &[u8]) -> Result<(), Error> {
         *reaper = Some(spawn().doing("start", Path::new("setsid"))?);
     }
     match reaper.as_mut().and_then(|child| child.stdin.as_mut()) {
-        Some(pipe) => pipe.write_all(line).doing("register with", Path::new("the reaper")),
+        Some(pipe) => pipe
+            .write_all(line)
+            .doing("register with", Path::new("the reaper")),
         // The pipe was asked for at the start and is never taken.
         None => Err(Error::NotRunning { server: "the reaper" }),
     }

@@ -22,7 +22,11 @@ impl ServerProcess {
     pub(crate) fn new(server: &'static str, mut child: Child) -> Result<ServerProcess, Error> {
         // A process number fits: the kernel's type is a positive 32-bit integer.
         match Identity::of(child.id().cast_signed()) {
-            Some(identity) => Ok(ServerProcess { server, child, identity }),
+            Some(identity) => Ok(ServerProcess {
+                server,
+                child,
+                identity,
+            }),
             // A child that was not waited for keeps its entry, so this is a system without /proc.
             None => {
                 child.kill().ok();
@@ -59,8 +63,10 @@ impl ServerProcess {
 
     /// Waits until the process has ended by itself or by an earlier signal.
     pub(crate) fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, Error> {
-        wait_for(deadline, || self.ended())
-            .ok_or_else(|| Error::TimedOut { what: format!("the end of {}", self.server), after: deadline })
+        wait_for(deadline, || self.ended()).ok_or_else(|| Error::TimedOut {
+            what: format!("the end of {}", self.server),
+            after: deadline,
+        })
     }
 
     /// Kills the process and its children (SIGKILL) and returns when all of them are gone.
@@ -75,7 +81,9 @@ impl ServerProcess {
         }
         self.child.wait().ok();
         // A killed process in an uninterruptible call goes when the call returns; nothing is gained by giving up early.
-        wait_for(Duration::from_secs(10), || children.iter().all(|child| !child.is_alive()).then_some(()));
+        wait_for(Duration::from_secs(10), || {
+            children.iter().all(|child| !child.is_alive()).then_some(())
+        });
     }
 }
 

@@ -1,0 +1,15 @@
+//! Apache Kafka: one KRaft broker, controller included, as a local process.
+
+mod builder;
+mod faults;
+mod format;
+mod handle;
+mod jvm;
+mod properties;
+mod shared;
+mod start;
+mod tool;
+
+pub use builder::KafkaBuilder;
+pub use handle::Kafka;
+pub use shared::SharedKafka;

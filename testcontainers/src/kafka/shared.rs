@@ -1,0 +1,74 @@
+//! The broker that all tests share, and that nobody may hurt: its handle has no faults.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::handle::{Kafka, SERVER};
+use super::tool;
+use crate::Error;
+use crate::exported;
+use crate::logs::Log;
+
+/// A use of the shared broker; made by [`Kafka::shared`]. The broker outlives it.
+#[derive(Clone, Debug)]
+pub struct SharedKafka {
+    bootstrap: String,
+    /// The broker's log from the moment this handle was made; `None` when the exported address came without one.
+    log: Option<Log>,
+}
+
+impl SharedKafka {
+    /// Returns the address for `bootstrap.servers`.
+    #[must_use]
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// Returns what the broker has logged since this handle was made; empty when its log is not known here.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        self.log.as_ref().map(Log::read).unwrap_or_default()
+    }
+
+    /// Returns a command that runs a class of Kafka's jars; see [`Kafka::tool`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Kafka::tool`].
+    pub fn tool<'a>(
+        &self,
+        class: &str,
+        arguments: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Command, Error> {
+        tool::tool(class, arguments)
+    }
+}
+
+impl Drop for SharedKafka {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            log.show_if_panicking();
+        }
+    }
+}
+
+pub(super) fn shared() -> Result<SharedKafka, Error> {
+    if let Some(bootstrap) = exported::address(exported::KAFKA_BOOTSTRAP)? {
+        let log =
+            std::env::var_os(exported::KAFKA_LOG).map(|path| Log::from_now(SERVER, PathBuf::from(path)));
+        return Ok(SharedKafka { bootstrap, log });
+    }
+    // Never dropped: the reaper ends the broker after the last test.
+    static OURS: OnceLock<Result<Kafka, Error>> = OnceLock::new();
+    match OURS.get_or_init(Kafka::start) {
+        Ok(kafka) => Ok(SharedKafka {
+            bootstrap: kafka.bootstrap().to_owned(),
+            log: Some(Log::from_now(SERVER, kafka.log_path().to_path_buf())),
+        }),
+        Err(source) => Err(Error::Shared {
+            server: SERVER,
+            source,
+        }),
+    }
+}

@@ -1,0 +1,146 @@
+//! The handle of a server that one test owns.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::start::prepare;
+use super::{Database, PostgresBuilder, SharedPostgres, psql, shared};
+use crate::Error;
+use crate::logs::Log;
+use crate::process::{DataFolder, Launch, Port, ServerProcess};
+
+/// The name in messages.
+pub(crate) const SERVER: &str = "Postgres";
+
+/// The superuser of the server. Its password is no secret: the server listens on 127.0.0.1 and holds what tests wrote.
+pub(super) const USER: &str = "levada";
+pub(super) const PASSWORD: &str = "levada-secret";
+
+/// A Postgres server of one's own, to be hurt at will. It ends, and its folder goes, when the handle is dropped or this
+/// process ends in any way.
+///
+/// A test that only reads and writes takes [`Postgres::database`], a database of its own on the shared server.
+///
+/// Every method takes `&self`: one thread may kill the server while another talks to it.
+#[derive(Debug)]
+pub struct Postgres {
+    url: String,
+    log: Log,
+    pub(super) launch: Launch,
+    /// The running server, if it runs. Held for the whole of an operation: a restart cannot overtake a stop.
+    process: Mutex<Option<ServerProcess>>,
+    // Dropped last, in this order: the folder once nothing writes to it, the port once nothing listens.
+    folder: DataFolder,
+    _port: Port,
+}
+
+impl Postgres {
+    /// Starts a server with the defaults for tests: no `fsync`, 200 connections, UTC, password authentication.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresBuilder::start`].
+    pub fn start() -> Result<Postgres, Error> {
+        Postgres::builder().start()
+    }
+
+    /// Initialises a data folder in the cache, unless this machine has one already. A start does the same first.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresBuilder::start`].
+    pub fn prepare() -> Result<(), Error> {
+        prepare()
+    }
+
+    /// Chooses how a server starts.
+    #[must_use]
+    pub fn builder() -> PostgresBuilder {
+        PostgresBuilder::new()
+    }
+
+    /// Returns the server that all tests share: the one that `levada-testcontainers run` exported
+    /// (`LEVADA_POSTGRES_URL`), else one that this process starts at the first call.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresBuilder::start`]; a failed start is not tried again, every later call returns its cause.
+    pub fn shared() -> Result<SharedPostgres, Error> {
+        shared::shared()
+    }
+
+    /// Creates an empty database on the shared server; it is dropped with the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`Postgres::shared`], or what `CREATE DATABASE` answered.
+    pub fn database() -> Result<Database, Error> {
+        shared::shared()?.database()
+    }
+
+    pub(super) fn new(launch: Launch, process: ServerProcess, folder: DataFolder, port: Port) -> Postgres {
+        Postgres {
+            url: format!(
+                "postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres",
+                port.number()
+            ),
+            log: Log::whole(SERVER, launch.log.clone()),
+            launch,
+            process: Mutex::new(Some(process)),
+            folder,
+            _port: port,
+        }
+    }
+
+    /// Returns the URL of the database `postgres` with user and password; it stays the same across restarts.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the number of the postmaster's process, or `None` when the last one was stopped or killed.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        self.process().as_ref().map(|process| process.identity().pid)
+    }
+
+    /// Returns everything that the server has logged, over all its restarts.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        self.log.read()
+    }
+
+    /// Returns the file of the log; it goes with the handle.
+    #[must_use]
+    pub fn log_path(&self) -> &Path {
+        self.log.path()
+    }
+
+    /// Returns the folder with data and log; it goes with the handle.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs SQL through `psql` and returns the rows: one per line, columns separated by `|`, without headers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] with the server's message when a statement fails.
+    pub fn psql(&self, sql: &str) -> Result<String, Error> {
+        psql::psql(&self.url, sql)
+    }
+
+    pub(super) fn process(&self) -> MutexGuard<'_, Option<ServerProcess>> {
+        // A thread that panicked while it held the lock left either a process or none: both are states we handle.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.log.show_if_panicking();
+        // What cannot be stopped so is killed when the process is dropped.
+        self.stop_immediate().ok();
+    }
+}

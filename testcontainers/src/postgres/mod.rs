@@ -1,0 +1,16 @@
+//! PostgreSQL as a local process.
+
+mod builder;
+mod database;
+mod faults;
+mod handle;
+mod initialise;
+mod psql;
+mod shared;
+mod start;
+mod user;
+
+pub use builder::PostgresBuilder;
+pub use database::Database;
+pub use handle::Postgres;
+pub use shared::SharedPostgres;

@@ -1,0 +1,133 @@
+//! Starting a server: from the cache to the first connection.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::PostgresBuilder;
+use super::handle::{Postgres, SERVER};
+use super::initialise::{give, initialised};
+use super::user::server_user;
+use crate::Error;
+use crate::cache::copy_folder;
+use crate::logs::Log;
+use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess};
+use crate::programs::postgres_folder;
+use crate::wait::wait_for;
+
+/// How long a server may take until it accepts connections. It takes a fraction of a second, unless it has much to recover.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often another port is tried when somebody took ours between the look and the bind.
+const PORT_ATTEMPTS: usize = 5;
+
+/// Settings for tests; a builder may replace them.
+const FOR_TESTS: &[(&str, &str)] = &[
+    // The servers are killed, the machine is not: what a killed server had written is in the page cache.
+    ("fsync", "off"),
+    ("max_connections", "200"),
+    ("timezone", "UTC"),
+    ("log_timezone", "UTC"),
+    ("log_line_prefix", "%m [%p] %d "),
+];
+
+/// Makes sure that an initialised data folder is in the cache.
+pub(crate) fn prepare() -> Result<(), Error> {
+    initialised(&postgres_folder()?).map(|_| ())
+}
+
+pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
+    let programs = postgres_folder()?;
+    let template = initialised(&programs)?;
+    let mut attempt = 1;
+    loop {
+        match start_once(builder, &programs, &template) {
+            Err(error) if is_port_taken(&error) && attempt < PORT_ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+    }
+}
+
+fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Result<Postgres, Error> {
+    let user = server_user()?;
+    let folder = DataFolder::create("postgres")?;
+    let port = Port::reserve()?;
+    let data = folder.path().join("data");
+    copy_folder(template, &data, user)?;
+    give(folder.path(), user)?;
+    let mut arguments = vec![OsString::from("-D"), data.into()];
+    for setting in settings(builder, port.number()) {
+        arguments.extend(["-c".into(), setting.into()]);
+    }
+    let launch = Launch {
+        server: SERVER,
+        program: programs.join("postgres"),
+        arguments,
+        folder: folder.path().to_path_buf(),
+        log: folder.path().join("server.log"),
+        user,
+        end_with: EndWith::Quit,
+    };
+    let process = launch_ready(&launch)?;
+    Ok(Postgres::new(launch, process, folder, port))
+}
+
+/// Returns the settings as `name=value`, later ones winning.
+fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
+    let mut settings: Vec<String> = FOR_TESTS
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    settings.extend(
+        builder
+            .settings
+            .iter()
+            .map(|(name, value)| format!("{name}={value}")),
+    );
+    settings.extend([
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        "unix_socket_directories=".to_owned(),
+        // In the data folder, so that nothing stays behind in /dev/shm after a kill.
+        "dynamic_shared_memory_type=mmap".to_owned(),
+        // Our log is its standard error.
+        "logging_collector=off".to_owned(),
+    ]);
+    settings
+}
+
+/// Spawns the server and waits until it accepts connections.
+pub(super) fn launch_ready(launch: &Launch) -> Result<ServerProcess, Error> {
+    let log = Log::from_now(SERVER, launch.log.clone());
+    let mut process = launch.spawn()?;
+    let pid = process.identity().pid;
+    let lock = launch.folder.join("data/postmaster.pid");
+    let outcome = wait_for(START_DEADLINE, || match process.ended() {
+        Some(status) => Some(Err(Error::EndedEarly {
+            server: SERVER,
+            status,
+            log: log.tail(),
+        })),
+        None => is_ready(&lock, pid).then_some(Ok(())),
+    });
+    match outcome {
+        Some(result) => result.map(|()| process),
+        None => Err(Error::NotReady {
+            server: SERVER,
+            after: START_DEADLINE,
+            log: log.tail(),
+        }),
+    }
+}
+
+/// Reads the lock file as `pg_ctl` does: line 1 is the process, which may be an earlier one, line 8 the state.
+fn is_ready(lock: &Path, pid: i32) -> bool {
+    let text = fs::read_to_string(lock).unwrap_or_default();
+    let mut lines = text.lines().map(str::trim);
+    lines.next() == Some(&pid.to_string()) && lines.nth(6) == Some("ready")
+}
+
+fn is_port_taken(error: &Error) -> bool {
+    matches!(error, Error::EndedEarly { log, .. } if log.contains("Address already in use"))
+}

@@ -1,0 +1,147 @@
+//! Runs a command with servers around it: what `levada-testcontainers run` does.
+//!
+//! ```text
+//!  start Kafka ──┐
+//!                ├─▶ export addresses ─▶ CMD ─▶ stop both ─▶ the exit code of CMD
+//!  start Postgres┘                        ▲
+//!                    SIGINT, SIGTERM ─────┘ handed on; the servers stop when CMD has ended
+//! ```
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::Doing;
+use crate::exported;
+use crate::logs::Log;
+use crate::process::{EndWith, Identity, register_process};
+use crate::{Error, Kafka, Postgres};
+
+/// How long the command may take to end after a signal before it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which servers a command needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// A Kafka broker, exported as `LEVADA_KAFKA_BOOTSTRAP`.
+    pub kafka: bool,
+    /// A Postgres server, exported as `LEVADA_POSTGRES_URL`.
+    pub postgres: bool,
+}
+
+/// What the main thread waits for.
+enum Event {
+    Ended(std::io::Result<ExitStatus>),
+    Signalled(Signal),
+}
+
+/// Starts the servers in parallel, runs the command with their addresses in its environment, and stops them.
+///
+/// SIGINT and SIGTERM are handed on to the command, which has ten seconds to end. When the command fails, the ends of the
+/// servers' logs go to standard error.
+///
+/// # Errors
+///
+/// Why a server or the command could not be started. A command that ran and failed is no error here: see its status.
+pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
+    let (events, inbox) = channel();
+    forward_signals(events.clone())?;
+    let (kafka, postgres) = start(needs)?;
+    let mut logs = Vec::new();
+    if let Some(kafka) = &kafka {
+        command
+            .env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap())
+            .env(exported::KAFKA_LOG, kafka.log_path());
+        logs.push(Log::whole("Kafka", kafka.log_path().to_path_buf()));
+    }
+    if let Some(postgres) = &postgres {
+        command
+            .env(exported::POSTGRES_URL, postgres.url())
+            .env(exported::POSTGRES_LOG, postgres.log_path());
+        logs.push(Log::whole("Postgres", postgres.log_path().to_path_buf()));
+    }
+    let program = Path::new(command.get_program()).to_path_buf();
+    let child = command.spawn().doing("start", &program)?;
+    // None if it has ended already.
+    let identity = Identity::of(child.id().cast_signed());
+    if let Some(identity) = identity {
+        register_process(identity, EndWith::Terminate)?;
+    }
+    wait_in_background(child, events);
+
+    let mut deadline = None;
+    let status = loop {
+        let event = match deadline {
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(patience) => inbox.recv_timeout(patience),
+        };
+        match event {
+            Ok(Event::Ended(status)) => break status.doing("wait for", &program)?,
+            Ok(Event::Signalled(signal)) => {
+                hand_on(identity, signal);
+                deadline = Some(PATIENCE);
+            }
+            Err(_) => {
+                hand_on(identity, Signal::SIGKILL);
+                deadline = None;
+            }
+        }
+    };
+    if !status.success() {
+        for log in &logs {
+            log.show();
+        }
+    }
+    Ok(status)
+}
+
+/// Starts both servers at the same time.
+fn start(needs: Needs) -> Result<(Option<Kafka>, Option<Postgres>), Error> {
+    thread::scope(|scope| {
+        let kafka = needs.kafka.then(|| scope.spawn(Kafka::start));
+        let postgres = needs.postgres.then(Postgres::start).transpose();
+        let kafka = match kafka.map(|starting| starting.join()) {
+            None => Ok(None),
+            Some(Ok(result)) => result.map(Some),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        Ok((kafka?, postgres?))
+    })
+}
+
+fn hand_on(process: Option<Identity>, signal: Signal) {
+    if let Some(process) = process {
+        process.signal(signal);
+    }
+}
+
+/// Turns SIGINT and SIGTERM into events. The thread ends with the process.
+fn forward_signals(events: Sender<Event>) -> Result<(), Error> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).doing("listen for", Path::new("signals"))?;
+    thread::spawn(move || {
+        for number in signals.forever() {
+            let signal = if number == SIGINT {
+                Signal::SIGINT
+            } else {
+                Signal::SIGTERM
+            };
+            if events.send(Event::Signalled(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn wait_in_background(mut child: Child, events: Sender<Event>) {
+    thread::spawn(move || {
+        // Nobody receives when the main thread has given up.
+        events.send(Event::Ended(child.wait())).ok();
+    });
+}
