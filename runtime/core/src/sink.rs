@@ -43,7 +43,8 @@ pub trait AtomicSink<T>: Sink<T> {
     ///
     /// # Errors
     /// [`ErrorClass::Fenced`](crate::ErrorClass::Fenced) when a split that this sink held belongs to somebody else.
-    fn claim(&mut self, assignment: &Assignment) -> impl Future<Output = Result<Positions, SinkError>> + Send;
+    fn claim(&mut self, assignment: &Assignment)
+    -> impl Future<Output = Result<Positions, SinkError>> + Send;
 
     /// Makes everything written since the last commit visible, and the positions with it: all or nothing.
     ///

@@ -1,2 +1,36 @@
-//! A small runtime that drives sources into sinks with exactly-once semantics inside one process.
+//! A small runtime that drives a source into a sink inside one process.
+//!
+//! It is *not* a cluster engine: no joins, windows or shuffles across machines. What it does is keep one promise: a
+//! record that was read is written, counted as left out, or the job stops and says where.
+//!
+//! ```text
+//!  one subtask
+//!  ┌──────────── reader task ────────────┐  bounded    ┌──────────── sink task ────────────┐
+//!  │ Source::poll ─▶ steps of user code  │─ channel ──▶│ AtomicSink::write … commit        │
+//!  │      ▲ add(positions)               │  in order   │      rows and positions together  │
+//!  └──────┼──────────────────────────────┘             └──────┬────────────────────────────┘
+//!         └──────────────── claimed positions ◀───────────────┘
+//! ```
+//!
+//! The reader offers a [`CommitPoint`](levada_core::CommitPoint) behind every batch; the sink keeps the newest and
+//! commits at it when rows, bytes, age or a stop say so. Decoding the next batch overlaps writing the one before.
 #![forbid(unsafe_code)]
+
+mod atomic;
+mod balance;
+mod error;
+mod job;
+mod map;
+mod message;
+mod plan;
+mod policy;
+mod progress;
+mod reader;
+
+pub use balance::{Balance, Unbalanced};
+pub use error::JobError;
+pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};
+pub use map::{FlatMap, Input, Outputs};
+pub use plan::{ShapeError, Stage, StageKind, check_shape};
+pub use policy::CommitPolicy;
+pub use progress::Progress;

@@ -1,0 +1,406 @@
+//! The job builder, and the handle of a running job.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_core::{AtomicSink, BoxError, Budget, Positions, SinkContext, Source, SourceContext};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::atomic::{AtomicDriver, Interval};
+use crate::balance::Balance;
+use crate::error::JobError;
+use crate::map::{Chain, FlatMap, Identity, Input, Outputs, Then};
+use crate::message::{Generation, Stopped};
+use crate::plan::{ShapeError, Stage, StageKind, check_shape};
+use crate::policy::CommitPolicy;
+use crate::progress::Progress;
+use crate::reader::{Owned, Reader};
+
+/// Batches that stand between the two tasks of a subtask. Two keep the sink fed while one is decoded; more would only
+/// add latency, since the byte budget already allows for bursts in the source.
+const CHANNEL_CAPACITY: usize = 4;
+
+/// What a job is called and how it runs.
+///
+/// ```no_run
+/// # use levada_core::{BoxAtomicSink, BoxSource};
+/// # fn source() -> BoxSource { unimplemented!() }
+/// # fn sink() -> BoxAtomicSink<usize> { unimplemented!() }
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use levada_engine::Job;
+///
+/// let job = Job::new("sizes")
+///     .parallelism(2)
+///     .source("topic", |_subtask| source())
+///     .map("size", |input| Ok(input.value().map_or(0, <[u8]>::len)))
+///     .atomic_sink("table", |_subtask| sink());
+/// let report = job.start()?.wait().await?;
+/// println!("{}", report.balance);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Job {
+    name: String,
+    parallelism: u32,
+    budget: Budget,
+    policy: CommitPolicy,
+    stop_deadline: Duration,
+}
+
+impl Job {
+    /// Names a job. Positions are stored under this name; changing it starts anew.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            parallelism: 1,
+            budget: Budget::new(128 << 20),
+            policy: CommitPolicy::default(),
+            stop_deadline: Duration::from_secs(25),
+        }
+    }
+
+    /// Sets how many subtasks read and write side by side. Default 1.
+    #[must_use]
+    pub fn parallelism(self, parallelism: u32) -> Self {
+        Self { parallelism, ..self }
+    }
+
+    /// Sets the bytes that may stand in queues. Default 128 MiB; a source may prefetch as much again.
+    #[must_use]
+    pub fn budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Sets when intervals are committed.
+    #[must_use]
+    pub fn commit_policy(self, policy: CommitPolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Sets how long the last commit may take after [`JobHandle::stop`]. Default 25 s.
+    #[must_use]
+    pub fn stop_deadline(self, stop_deadline: Duration) -> Self {
+        Self {
+            stop_deadline,
+            ..self
+        }
+    }
+
+    /// Adds the source; `make` is called once a subtask.
+    pub fn source<S, F>(self, uid: impl Into<String>, make: F) -> Pipeline<S, ()>
+    where
+        S: Source + 'static,
+        F: Fn(u32) -> S + Send + 'static,
+    {
+        let stages = vec![Stage::new(uid, StageKind::Source)];
+        Pipeline {
+            job: self,
+            stages,
+            make_source: Box::new(make),
+            make_chain: Box::new(|_| Box::new(Identity)),
+        }
+    }
+}
+
+type Make<V> = Box<dyn Fn(u32) -> V + Send>;
+
+/// A source with the steps behind it.
+pub struct Pipeline<S, T> {
+    job: Job,
+    stages: Vec<Stage>,
+    make_source: Make<S>,
+    make_chain: Make<Box<dyn Chain<T>>>,
+}
+
+impl<S, T> fmt::Debug for Pipeline<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("job", &self.job)
+            .field("stages", &self.stages)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
+    /// Adds a step that makes 0..n records of one, or refuses it. `make` is called once a subtask, so a step may keep
+    /// state of its own.
+    pub fn flat_map<O, M, F>(mut self, uid: impl Into<String>, make: F) -> Pipeline<S, O>
+    where
+        O: Send + 'static,
+        M: FlatMap<T, O> + 'static,
+        F: Fn(u32) -> M + Send + 'static,
+    {
+        self.stages.push(Stage::new(uid, StageKind::Map));
+        let make_before = self.make_chain;
+        Pipeline {
+            job: self.job,
+            stages: self.stages,
+            make_source: self.make_source,
+            make_chain: Box::new(move |subtask| {
+                Box::new(Then {
+                    before: make_before(subtask),
+                    step: make(subtask),
+                })
+            }),
+        }
+    }
+
+    /// Adds a step that makes one record of one, or refuses it.
+    pub fn map<O, F>(self, uid: impl Into<String>, step: F) -> Pipeline<S, O>
+    where
+        O: Send + 'static,
+        F: Fn(Input<'_, T>) -> Result<O, BoxError> + Clone + Send + 'static,
+    {
+        self.flat_map(uid, move |_| {
+            let step = step.clone();
+            move |input: Input<'_, T>, out: &mut Outputs<'_, O>| {
+                out.push(step(input)?);
+                Ok(())
+            }
+        })
+    }
+
+    /// Adds a step that keeps the records for which `keep` says so; the others are counted as filtered.
+    pub fn filter<F>(self, uid: impl Into<String>, keep: F) -> Pipeline<S, T>
+    where
+        T: Clone,
+        F: Fn(&Input<'_, T>) -> bool + Clone + Send + 'static,
+    {
+        self.flat_map(uid, move |_| {
+            let keep = keep.clone();
+            move |input: Input<'_, T>, out: &mut Outputs<'_, T>| {
+                if keep(&input) {
+                    out.push(input.item().clone());
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// Ends the chain with an atomic sink; `make` is called once a subtask.
+    pub fn atomic_sink<K, F>(mut self, uid: impl Into<String>, make: F) -> RunnableJob<S, K, T>
+    where
+        K: AtomicSink<T> + 'static,
+        F: Fn(u32) -> K + Send + 'static,
+    {
+        self.stages.push(Stage::new(uid, StageKind::AtomicSink));
+        RunnableJob {
+            pipeline: self,
+            make_sink: Box::new(make),
+        }
+    }
+}
+
+/// A whole job, ready to start.
+pub struct RunnableJob<S, K, T> {
+    pipeline: Pipeline<S, T>,
+    make_sink: Make<K>,
+}
+
+impl<S, K, T> fmt::Debug for RunnableJob<S, K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunnableJob").field(&self.pipeline).finish()
+    }
+}
+
+impl<S, K, T> RunnableJob<S, K, T>
+where
+    S: Source + 'static,
+    K: AtomicSink<T> + 'static,
+    T: Send + 'static,
+{
+    /// Starts the job on the current tokio runtime.
+    ///
+    /// # Errors
+    /// A [`ShapeError`] names the stage that cannot keep the promise; nothing was started then.
+    pub fn start(self) -> Result<JobHandle, ShapeError> {
+        let RunnableJob { pipeline, make_sink } = self;
+        let Pipeline {
+            job,
+            stages,
+            make_source,
+            make_chain,
+        } = pipeline;
+        check_shape(&stages, job.parallelism)?;
+        let uid_of = |stage: Option<&Stage>| stage.map(|stage| stage.uid.clone()).unwrap_or_default();
+        let (source_uid, sink_uid) = (uid_of(stages.first()), uid_of(stages.last()));
+
+        let (progress, watching) = watch::channel(Progress::default());
+        let progress = Arc::new(progress);
+        let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        for subtask in 0..job.parallelism {
+            let (to_sink, from_reader) = mpsc::channel(CHANNEL_CAPACITY);
+            let generation = Generation::default();
+            let reader = Reader {
+                uid: source_uid.clone(),
+                subtask,
+                source: make_source(subtask),
+                chain: make_chain(subtask),
+                to_sink,
+                generation: generation.clone(),
+                owned: Owned::default(),
+                offers: 0,
+                stop: stop.clone(),
+                cancel: cancel.clone(),
+            };
+            let driver = AtomicDriver {
+                uid: sink_uid.clone(),
+                sink: make_sink(subtask),
+                policy: job.policy,
+                from_reader,
+                generation,
+                progress: Arc::clone(&progress),
+                cancel: cancel.clone(),
+                interval: Interval::default(),
+            };
+            let parallelism = job.parallelism;
+            let read_as = SourceContext {
+                subtask,
+                parallelism,
+                budget: job.budget.clone(),
+            };
+            let write_as = SinkContext {
+                job: job.name.clone(),
+                subtask,
+                parallelism,
+            };
+            tasks.spawn(async move { (subtask, reader.run(read_as).await) });
+            tasks.spawn(async move { (subtask, driver.run(write_as).await) });
+        }
+        let supervisor = Supervisor {
+            tasks,
+            stop: stop.clone(),
+            cancel: cancel.clone(),
+            stop_deadline: job.stop_deadline,
+            progress: watching.clone(),
+        };
+        Ok(JobHandle {
+            stop,
+            cancel,
+            progress: watching,
+            outcome: tokio::spawn(supervisor.run()),
+        })
+    }
+}
+
+/// What a job came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What became of the records.
+    pub balance: Balance,
+    /// Where each split stands.
+    pub positions: Positions,
+}
+
+/// A running job. Dropping the handle cancels the job.
+#[derive(Debug)]
+pub struct JobHandle {
+    stop: CancellationToken,
+    cancel: CancellationToken,
+    progress: watch::Receiver<Progress>,
+    outcome: JoinHandle<Result<Report, JobError>>,
+}
+
+impl JobHandle {
+    /// Asks the job to stop: reading ends, what was read is committed. Bounded by [`Job::stop_deadline`].
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Ends the job at once: what is not committed is dropped.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Returns tokens for both, to be used from signal handlers.
+    pub fn tokens(&self) -> (CancellationToken, CancellationToken) {
+        (self.stop.clone(), self.cancel.clone())
+    }
+
+    /// Watches what is committed.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// Waits for the job's end. Cancel safe: waiting can be taken up again.
+    ///
+    /// # Errors
+    /// Why the job gave up; the first error of any subtask.
+    pub async fn wait(&mut self) -> Result<Report, JobError> {
+        match (&mut self.outcome).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(JobError::Panicked { subtask: 0 }),
+        }
+    }
+}
+
+impl Drop for JobHandle {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+struct Supervisor {
+    tasks: JoinSet<(u32, Result<(), Stopped>)>,
+    stop: CancellationToken,
+    cancel: CancellationToken,
+    stop_deadline: Duration,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Supervisor {
+    /// Waits for all tasks. The first error ends the others; it is the one that counts.
+    async fn run(mut self) -> Result<Report, JobError> {
+        let mut first_error = None;
+        let stop = self.stop.clone();
+        let stop_deadline = self.stop_deadline;
+        let overdue = async move {
+            stop.cancelled().await;
+            sleep_until(Instant::now() + stop_deadline).await;
+        };
+        let mut overdue = pin!(overdue);
+        loop {
+            let joined = tokio::select! {
+                joined = self.tasks.join_next() => joined,
+                () = &mut overdue, if !self.cancel.is_cancelled() => {
+                    first_error.get_or_insert(JobError::StopDeadline(stop_deadline));
+                    self.cancel.cancel();
+                    continue;
+                }
+            };
+            let Some(joined) = joined else { break };
+            let error = match joined {
+                Ok((_, Ok(()))) => None,
+                Ok((_, Err(Stopped::Error(error)))) => Some(error),
+                // Its peer or whoever cancelled tells why.
+                Ok((_, Err(Stopped::PeerGone | Stopped::Cancelled))) => {
+                    self.cancel.cancel();
+                    None
+                }
+                Err(_) => Some(JobError::Panicked { subtask: 0 }),
+            };
+            if let Some(error) = error {
+                first_error.get_or_insert(error);
+                self.cancel.cancel();
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        if self.cancel.is_cancelled() {
+            return Err(JobError::Cancelled);
+        }
+        let progress = self.progress.borrow();
+        progress.balance.check()?;
+        Ok(Report {
+            balance: progress.balance,
+            positions: progress.positions.clone(),
+        })
+    }
+}

@@ -1,0 +1,292 @@
+//! Steps of user code between source and sink: written per record, run per batch.
+
+use std::fmt;
+
+use levada_core::batch::Coordinates;
+use levada_core::{Batch, BoxError, Origin, Record, Refused, Slice, StreamElement, Tally, Timestamp};
+
+/// A record as a step sees it.
+#[derive(Debug)]
+pub struct Input<'a, T> {
+    batch: &'a Batch<T>,
+    record: &'a Record<T>,
+}
+
+impl<'a, T> Input<'a, T> {
+    /// Returns what earlier steps made of the record; `()` straight from the source.
+    pub fn item(&self) -> &'a T {
+        &self.record.item
+    }
+
+    /// Returns the record's coordinates and metadata.
+    pub fn origin(&self) -> &'a Origin {
+        &self.record.origin
+    }
+
+    /// Returns the record's timestamp.
+    pub fn timestamp(&self) -> Timestamp {
+        self.record.origin.timestamp
+    }
+
+    /// Returns the original key; `None` is null.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        self.batch.key(&self.record.origin)
+    }
+
+    /// Returns the original key as a slice that may outlive the batch.
+    pub fn key_slice(&self) -> Option<Slice> {
+        self.batch.key_slice(&self.record.origin)
+    }
+
+    /// Returns the original value; `None` is a tombstone.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        self.batch.value(&self.record.origin)
+    }
+
+    /// Returns the original value as a slice that may outlive the batch.
+    pub fn value_slice(&self) -> Option<Slice> {
+        self.batch.value_slice(&self.record.origin)
+    }
+
+    /// Returns the stream's name and the split's number.
+    pub fn split(&self) -> &'a levada_core::SplitId {
+        self.batch.split(&self.record.origin)
+    }
+
+    /// Walks through the headers: name and value, which may be null.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+        self.batch.headers(&self.record.origin)
+    }
+
+    /// Names the record's place.
+    pub fn coordinates(&self) -> Coordinates {
+        self.batch.coordinates(&self.record.origin)
+    }
+}
+
+/// Takes the outputs of a step for one input.
+#[derive(Debug)]
+pub struct Outputs<'a, T> {
+    origin: Origin,
+    records: &'a mut Vec<Record<T>>,
+}
+
+impl<T> Outputs<'_, T> {
+    /// Adds an output. It carries the input's origin and timestamp.
+    pub fn push(&mut self, item: T) {
+        self.records.push(Record {
+            origin: self.origin,
+            item,
+        });
+    }
+}
+
+/// Turns one record into any number of records, or refuses it.
+///
+/// Implemented by every `FnMut(Input<I>, &mut Outputs<O>) -> Result<(), BoxError>`.
+pub trait FlatMap<I, O>: Send {
+    /// Handles one record. Zero outputs still move the split's position past it.
+    ///
+    /// # Errors
+    /// An error refuses the record: it goes on in line as it was read, with the error as the reason.
+    fn apply(&mut self, input: Input<'_, I>, out: &mut Outputs<'_, O>) -> Result<(), BoxError>;
+}
+
+impl<I, O, F> FlatMap<I, O> for F
+where
+    F: FnMut(Input<'_, I>, &mut Outputs<'_, O>) -> Result<(), BoxError> + Send,
+{
+    fn apply(&mut self, input: Input<'_, I>, out: &mut Outputs<'_, O>) -> Result<(), BoxError> {
+        self(input, out)
+    }
+}
+
+/// What came of a batch: elements in order, and what was counted.
+pub(crate) struct Produced<T> {
+    pub(crate) elements: Vec<StreamElement<T>>,
+    pub(crate) tally: Tally,
+}
+
+impl<T> Produced<T> {
+    fn new() -> Self {
+        Self {
+            elements: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// All steps of a subtask as one: source batches in, elements for the sink out.
+pub(crate) trait Chain<T>: Send {
+    fn process(&mut self, batch: Batch<()>) -> Produced<T>;
+}
+
+impl<T> fmt::Debug for dyn Chain<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chain")
+    }
+}
+
+/// The empty chain.
+pub(crate) struct Identity;
+
+impl Chain<()> for Identity {
+    fn process(&mut self, batch: Batch<()>) -> Produced<()> {
+        let mut produced = Produced::new();
+        if !batch.is_empty() {
+            produced.elements.push(StreamElement::Batch(batch));
+        }
+        produced
+    }
+}
+
+/// A chain with one more step behind it.
+pub(crate) struct Then<I, F> {
+    pub(crate) before: Box<dyn Chain<I>>,
+    pub(crate) step: F,
+}
+
+impl<I: Send, O: Send, F: FlatMap<I, O>> Chain<O> for Then<I, F> {
+    fn process(&mut self, batch: Batch<()>) -> Produced<O> {
+        let before = self.before.process(batch);
+        let mut produced = Produced::new();
+        produced.tally = before.tally;
+        for element in before.elements {
+            match element {
+                StreamElement::Batch(batch) => apply_step(&mut self.step, batch, &mut produced),
+                StreamElement::Refused(refused) => produced.elements.push(StreamElement::Refused(refused)),
+                // A chain makes batches and refused records of a batch, and nothing else.
+                StreamElement::CommitPoint(_) | StreamElement::End | _ => {}
+            }
+        }
+        produced
+    }
+}
+
+/// Runs a step over a batch. A refused record parts the batch, so that order in the stream stays the order of reading.
+fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &mut Produced<O>) {
+    let parts = batch.parts();
+    let mut records = Vec::with_capacity(batch.len());
+    for record in batch.records() {
+        let before = records.len();
+        let mut outputs = Outputs {
+            origin: record.origin,
+            records: &mut records,
+        };
+        let outcome = step.apply(
+            Input {
+                batch: &batch,
+                record,
+            },
+            &mut outputs,
+        );
+        match outcome {
+            Ok(()) => match records.len() - before {
+                0 => produced.tally.filtered += 1,
+                outputs => produced.tally.expanded += outputs as u64 - 1,
+            },
+            Err(reason) => {
+                records.truncate(before);
+                if !records.is_empty() {
+                    let accepted = std::mem::take(&mut records);
+                    produced
+                        .elements
+                        .push(StreamElement::Batch(parts.with_records(accepted)));
+                }
+                let original = Record {
+                    origin: record.origin,
+                    item: (),
+                };
+                let refused = Refused::new(parts.clone(), original, reason);
+                produced.elements.push(StreamElement::Refused(refused));
+            }
+        }
+    }
+    if !records.is_empty() {
+        produced
+            .elements
+            .push(StreamElement::Batch(parts.with_records(records)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_core::batch::RawRecord;
+    use levada_core::{BatchBuilder, SplitId};
+
+    use super::*;
+
+    fn batch_of(values: &[&[u8]]) -> Batch<()> {
+        let mut builder = BatchBuilder::new();
+        let split = builder.split(&SplitId::new("t", 0));
+        for (offset, value) in values.iter().enumerate() {
+            builder.push(
+                split,
+                RawRecord {
+                    offset: offset as u64,
+                    value: Some(value),
+                    ..RawRecord::default()
+                },
+            );
+        }
+        builder.finish().0
+    }
+
+    fn repeat(input: Input<'_, ()>, out: &mut Outputs<'_, u8>) -> Result<(), BoxError> {
+        match input.value() {
+            Some(b"x") => Err("refused".into()),
+            Some(value) => {
+                value.iter().for_each(|byte| out.push(*byte));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// [SRC-23] 0..n outputs a record, counted for the balance.
+    #[test]
+    fn outputs_are_counted_against_inputs() {
+        let mut chain = Then {
+            before: Box::new(Identity),
+            step: repeat,
+        };
+        let produced = chain.process(batch_of(&[b"ab", b"", b"c"]));
+        assert_eq!((produced.tally.expanded, produced.tally.filtered), (1, 1));
+        let StreamElement::Batch(batch) = &produced.elements[0] else {
+            panic!("a batch")
+        };
+        let seen: Vec<_> = batch
+            .records()
+            .iter()
+            .map(|record| (record.origin.offset, record.item))
+            .collect();
+        assert_eq!(seen, [(0, b'a'), (0, b'b'), (2, b'c')]);
+    }
+
+    /// [TPL-23] the engine's part so far: a refused record stays in its place in the stream, with its original bytes.
+    #[test]
+    fn refused_record_travels_in_line() {
+        let mut chain = Then {
+            before: Box::new(Identity),
+            step: repeat,
+        };
+        let produced = chain.process(batch_of(&[b"a", b"x", b"b", b"x"]));
+        let seen: Vec<String> = produced
+            .elements
+            .iter()
+            .map(|element| match element {
+                StreamElement::Batch(batch) => format!("batch of {}", batch.len()),
+                StreamElement::Refused(refused) => {
+                    let original = refused.original();
+                    assert_eq!(original.value(&original.records()[0].origin), Some(&b"x"[..]));
+                    format!("{} {}", refused.coordinates(), refused.reason)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            ["batch of 1", "t-0@1 refused", "batch of 1", "t-0@3 refused"]
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! The shape rule: which chains of stages can keep an atomic sink's promise.
+//!
+//! An atomic sink commits a split's rows and the split's position in one transaction, so both must be written by the
+//! same subtask: the sink is chained one to one with its source subtask. Pure; checked before anything starts.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// What a stage does to the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StageKind {
+    /// Reads records.
+    Source,
+    /// Turns one record into any number, in the same subtask.
+    Map,
+    /// Sends records to other subtasks by key.
+    Exchange,
+    /// Commits rows and source positions together.
+    AtomicSink,
+    /// Commits by checkpoints of a store.
+    CheckpointedSink,
+}
+
+impl fmt::Display for StageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StageKind::Source => "source",
+            StageKind::Map => "map",
+            StageKind::Exchange => "exchange",
+            StageKind::AtomicSink => "atomic sink",
+            StageKind::CheckpointedSink => "checkpointed sink",
+        })
+    }
+}
+
+/// One stage of a job, under its stable name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// The name, unique within the job.
+    pub uid: String,
+    /// What it does.
+    pub kind: StageKind,
+}
+
+impl Stage {
+    /// Names a stage.
+    pub fn new(uid: impl Into<String>, kind: StageKind) -> Self {
+        Self {
+            uid: uid.into(),
+            kind,
+        }
+    }
+}
+
+/// A job's shape cannot work. Names the stage and the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// Two stages have one name.
+    #[error("two stages are called {uid:?}: a stage's name finds its state again, so it must be unique")]
+    RepeatedUid {
+        /// The name.
+        uid: String,
+    },
+    /// A job of no subtask.
+    #[error("parallelism is 0: at least one subtask must run")]
+    NoSubtask,
+    /// An exchange parts rows from the positions they came from.
+    #[error(
+        "exchange {exchange:?} stands before atomic sink {sink:?} with {parallelism} subtasks: a split's rows and its \
+         position would be written by different subtasks; remove the exchange, use one subtask, or a two-phase sink"
+    )]
+    ExchangeBeforeAtomicSink {
+        /// The exchange.
+        exchange: String,
+        /// The sink.
+        sink: String,
+        /// The number of subtasks.
+        parallelism: u32,
+    },
+    /// Two atomic sinks would have two truths about the positions.
+    #[error(
+        "atomic sink {second:?} stands beside atomic sink {first:?}: positions live in one target only; write many \
+         tables by one sink, or run two pipelines"
+    )]
+    SecondAtomicSink {
+        /// The sink that was there.
+        first: String,
+        /// The one too many.
+        second: String,
+    },
+    /// An atomic sink beside one that commits by checkpoints.
+    #[error(
+        "checkpointed sink {checkpointed:?} stands beside atomic sink {atomic:?}: they restart from different \
+         positions; run two pipelines, or use two-phase sinks on one checkpoint store"
+    )]
+    AtomicBesideCheckpointed {
+        /// The atomic sink.
+        atomic: String,
+        /// The checkpointed one.
+        checkpointed: String,
+    },
+}
+
+/// Checks the stages of a job, in the order of the chain.
+///
+/// # Errors
+/// The first rule that is broken, in words that name the stage.
+pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError> {
+    if parallelism == 0 {
+        return Err(ShapeError::NoSubtask);
+    }
+    for (place, stage) in stages.iter().enumerate() {
+        if stages[..place].iter().any(|earlier| earlier.uid == stage.uid) {
+            return Err(ShapeError::RepeatedUid {
+                uid: stage.uid.clone(),
+            });
+        }
+    }
+    let of_kind = |kind| stages.iter().filter(move |stage| stage.kind == kind);
+    let Some(atomic) = of_kind(StageKind::AtomicSink).next() else {
+        return Ok(());
+    };
+    if let Some(second) = of_kind(StageKind::AtomicSink).nth(1) {
+        return Err(ShapeError::SecondAtomicSink {
+            first: atomic.uid.clone(),
+            second: second.uid.clone(),
+        });
+    }
+    if let Some(checkpointed) = of_kind(StageKind::CheckpointedSink).next() {
+        return Err(ShapeError::AtomicBesideCheckpointed {
+            atomic: atomic.uid.clone(),
+            checkpointed: checkpointed.uid.clone(),
+        });
+    }
+    match of_kind(StageKind::Exchange).next() {
+        Some(exchange) if parallelism > 1 => Err(ShapeError::ExchangeBeforeAtomicSink {
+            exchange: exchange.uid.clone(),
+            sink: atomic.uid.clone(),
+            parallelism,
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stages(kinds: &[(&str, StageKind)]) -> Vec<Stage> {
+        kinds.iter().map(|(uid, kind)| Stage::new(*uid, *kind)).collect()
+    }
+
+    fn refusal(kinds: &[(&str, StageKind)], parallelism: u32) -> String {
+        check_shape(&stages(kinds), parallelism)
+            .expect_err("must be refused")
+            .to_string()
+    }
+
+    /// [TPL-21]
+    #[test]
+    fn exchange_before_an_atomic_sink_of_several_subtasks_is_refused() {
+        let shape = [
+            ("flights", StageKind::Source),
+            ("by-carrier", StageKind::Exchange),
+            ("table", StageKind::AtomicSink),
+        ];
+        let message = refusal(&shape, 2);
+        assert!(
+            message.contains("\"by-carrier\"") && message.contains("\"table\""),
+            "{message}"
+        );
+        assert_eq!(check_shape(&stages(&shape), 1), Ok(()));
+    }
+
+    /// [TPL-21]
+    #[test]
+    fn second_atomic_sink_is_refused() {
+        let shape = [
+            ("flights", StageKind::Source),
+            ("a", StageKind::AtomicSink),
+            ("b", StageKind::AtomicSink),
+        ];
+        let message = refusal(&shape, 1);
+        assert!(
+            message.contains("\"a\"") && message.contains("\"b\""),
+            "{message}"
+        );
+    }
+
+    /// [TPL-21]
+    #[test]
+    fn atomic_sink_beside_a_checkpointed_one_is_refused() {
+        let shape = [
+            ("flights", StageKind::Source),
+            ("a", StageKind::AtomicSink),
+            ("f", StageKind::CheckpointedSink),
+        ];
+        let message = refusal(&shape, 1);
+        assert!(
+            message.contains("\"a\"") && message.contains("\"f\""),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn repeated_name_is_refused() {
+        let message = refusal(&[("x", StageKind::Source), ("x", StageKind::AtomicSink)], 1);
+        assert!(message.contains("\"x\""), "{message}");
+        assert!(check_shape(&[], 0).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! The reading half of a subtask: polls the source, runs the steps, offers commit points.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_core::{
+    Assignment, BatchBuilder, CommitPoint, Polled, Positions, Source, SourceContext, SourceError, SplitId,
+    StreamElement, StreamStart,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::JobError;
+use crate::map::Chain;
+use crate::message::{Body, Generation, Message, Stopped};
+
+pub(crate) struct Reader<S, T> {
+    pub(crate) uid: String,
+    pub(crate) subtask: u32,
+    pub(crate) source: S,
+    pub(crate) chain: Box<dyn Chain<T>>,
+    /// Holds a few batches: enough for decoding to overlap writing. The byte budget bounds what stands in it.
+    pub(crate) to_sink: mpsc::Sender<Message<T>>,
+    pub(crate) generation: Generation,
+    pub(crate) owned: Owned,
+    pub(crate) offers: u64,
+    pub(crate) stop: CancellationToken,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// The splits of a subtask, with what a claim must say about their streams.
+#[derive(Debug, Default)]
+pub(crate) struct Owned {
+    splits: Vec<SplitId>,
+    streams: BTreeMap<Arc<str>, StreamStart>,
+}
+
+impl Owned {
+    fn add(&mut self, assignment: &Assignment) {
+        for split in &assignment.splits {
+            if !self.splits.contains(split) {
+                self.splits.push(split.clone());
+            }
+        }
+        for stream in &assignment.streams {
+            self.streams.insert(Arc::clone(&stream.stream), stream.clone());
+        }
+    }
+
+    fn remove(&mut self, splits: &[SplitId]) {
+        self.splits.retain(|split| !splits.contains(split));
+    }
+
+    fn as_assignment(&self) -> Assignment {
+        Assignment {
+            splits: self.splits.clone(),
+            streams: self.streams.values().cloned().collect(),
+        }
+    }
+}
+
+impl<S: Source, T: Send + 'static> Reader<S, T> {
+    /// Runs to the end of the source, to a stop, or to an error; the source is closed in each case.
+    pub(crate) async fn run(mut self, ctx: SourceContext) -> Result<(), Stopped> {
+        let cancel = self.cancel.clone();
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Stopped::Cancelled),
+            outcome = self.read(ctx) => outcome,
+        };
+        self.source.close().await;
+        outcome
+    }
+
+    async fn read(&mut self, ctx: SourceContext) -> Result<(), Stopped> {
+        let opened = self.source.open(ctx).await;
+        self.sourced(opened)?;
+        let mut builder = BatchBuilder::new();
+        let stop = self.stop.clone();
+        loop {
+            let polled = tokio::select! {
+                biased;
+                () = stop.cancelled() => Polled::End,
+                polled = self.source.poll(&mut builder) => self.sourced(polled)?,
+            };
+            // A poll that ends a split or the whole read may have moved positions past what holds no record.
+            if !builder.is_empty() {
+                self.hand_on(&mut builder).await?;
+            }
+            match polled {
+                Polled::Assigned(assignment) => self.assigned(assignment).await?,
+                Polled::Revoked { splits, within } => self.revoked(splits, within).await?,
+                Polled::Lost(splits) => self.lost(splits).await?,
+                Polled::End => {
+                    self.offer(CommitPoint {
+                        is_forced: true,
+                        ..CommitPoint::default()
+                    })
+                    .await?;
+                    return self.send(Body::Element(StreamElement::End)).await;
+                }
+                // Batches and ends of splits are in the builder already.
+                Polled::Batch | Polled::EndOfSplit(..) | Polled::Idle | _ => {}
+            }
+        }
+    }
+
+    /// Runs the steps over what was read and sends the outcome, an offer to commit behind it.
+    async fn hand_on(&mut self, builder: &mut BatchBuilder) -> Result<(), Stopped> {
+        let (batch, positions) = builder.finish();
+        let read = batch.len() as u64;
+        let mut produced = self.chain.process(batch);
+        produced.tally.read += read;
+        for element in produced.elements {
+            self.send(Body::Element(element)).await?;
+        }
+        self.offer(CommitPoint {
+            positions,
+            tally: produced.tally,
+            ..CommitPoint::default()
+        })
+        .await
+    }
+
+    async fn offer(&mut self, point: CommitPoint) -> Result<(), Stopped> {
+        self.offers += 1;
+        let point = CommitPoint {
+            id: self.offers,
+            ..point
+        };
+        self.send(Body::Element(StreamElement::CommitPoint(point))).await
+    }
+
+    async fn assigned(&mut self, assignment: Assignment) -> Result<(), Stopped> {
+        self.owned.add(&assignment);
+        let positions = self.claim(Vec::new(), assignment).await?;
+        let added = self.source.add(positions.into_iter().collect());
+        self.sourced(added)
+    }
+
+    /// Commits what was read of revoked splits, or drops the whole open interval when the time is up.
+    async fn revoked(&mut self, splits: Vec<SplitId>, within: Duration) -> Result<(), Stopped> {
+        let removed = self.source.remove(&splits);
+        self.sourced(removed)?;
+        self.owned.remove(&splits);
+        let (reply, settled) = oneshot::channel();
+        let settle = async {
+            self.offer(CommitPoint {
+                is_forced: true,
+                ..CommitPoint::default()
+            })
+            .await?;
+            self.send(Body::Settle {
+                release: splits.clone(),
+                reply,
+            })
+            .await?;
+            settled.await.map_err(|_| Stopped::PeerGone)
+        };
+        match timeout(within, settle).await {
+            Ok(settled) => settled,
+            Err(_) => {
+                tracing::warn!(
+                    ?within,
+                    "revoked splits were not committed in time; their interval is discarded"
+                );
+                self.reset(splits).await
+            }
+        }
+    }
+
+    /// Drops the whole open interval: nothing of splits that belong to somebody else may be committed.
+    async fn lost(&mut self, splits: Vec<SplitId>) -> Result<(), Stopped> {
+        let removed = self.source.remove(&splits);
+        self.sourced(removed)?;
+        self.owned.remove(&splits);
+        self.reset(splits).await
+    }
+
+    /// Discards, claims what is still owned, and goes on from the claimed positions.
+    async fn reset(&mut self, released: Vec<SplitId>) -> Result<(), Stopped> {
+        self.generation.raise();
+        let positions = self.claim(released, self.owned.as_assignment()).await?;
+        let added = self.source.add(positions.into_iter().collect());
+        self.sourced(added)
+    }
+
+    async fn claim(&mut self, release: Vec<SplitId>, assignment: Assignment) -> Result<Positions, Stopped> {
+        let (reply, claimed) = oneshot::channel();
+        self.send(Body::Claim {
+            release,
+            assignment,
+            reply,
+        })
+        .await?;
+        claimed.await.map_err(|_| Stopped::PeerGone)
+    }
+
+    async fn send(&mut self, body: Body<T>) -> Result<(), Stopped> {
+        let message = Message {
+            generation: self.generation.current(),
+            body,
+        };
+        self.to_sink.send(message).await.map_err(|_| Stopped::PeerGone)
+    }
+
+    fn sourced<V>(&self, outcome: Result<V, SourceError>) -> Result<V, Stopped> {
+        outcome.map_err(|cause| {
+            Stopped::Error(JobError::Source {
+                uid: self.uid.clone(),
+                subtask: self.subtask,
+                cause,
+            })
+        })
+    }
+}
