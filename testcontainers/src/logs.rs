@@ -5,7 +5,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// How many lines are shown: enough for a stack trace of the broker.
-const SHOWN_LINES: usize = 60;
+const SHOWN_LINES: usize = 40;
+
+/// The folder that logs of failing tests are copied to, if it is set.
+const KEEP: &str = "LEVADA_KEEP_LOGS";
 
 /// A log file from a certain byte on.
 #[derive(Clone, Debug)]
@@ -50,22 +53,42 @@ impl Log {
         last_lines(&self.read(), SHOWN_LINES)
     }
 
-    /// Shows the end of the log when the current test is failing: called on drop of a handle.
+    /// Shows the end of the log on standard error, where the test harness shows it for failing tests only.
     ///
-    /// Goes to standard error, where the test harness shows it for failing tests only.
-    pub(crate) fn show_if_panicking(&self) {
-        if std::thread::panicking() {
-            self.show();
-        }
-    }
-
-    /// Shows the end of the log on standard error.
+    /// Copies the whole file to the folder `LEVADA_KEEP_LOGS`, if that is set: the server's folder is about to go.
     pub(crate) fn show(&self) {
         eprintln!(
             "---- the end of the log of {} ----\n{}\n---- end ----",
             self.server,
             self.tail()
         );
+        if let Some(folder) = std::env::var_os(KEEP).map(PathBuf::from) {
+            match self.keep(&folder) {
+                Ok(kept) => eprintln!("the whole log is in {}", kept.display()),
+                Err(error) => eprintln!("the log cannot be kept in {}: {error}", folder.display()),
+            }
+        }
+    }
+
+    fn keep(&self, folder: &Path) -> std::io::Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        // The server's folder has a unique name.
+        let name = self.path.parent().and_then(Path::file_name).unwrap_or_default();
+        let kept = folder.join(name).with_extension("log");
+        fs::copy(&self.path, &kept)?;
+        Ok(kept)
+    }
+}
+
+/// A log that is shown when it is dropped by a failing test.
+#[derive(Debug)]
+pub(crate) struct ShownLog(pub(crate) Log);
+
+impl Drop for ShownLog {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.show();
+        }
     }
 }
 

@@ -5,8 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::jars::archive_folder;
-use super::lock;
+use super::{Jars, lock};
 use crate::Error;
 use crate::error::Doing;
 
@@ -16,10 +15,11 @@ use crate::error::Doing;
 /// archive fits it and the jars, and goes on without when it does not, so a failure to make one costs time only.
 pub(crate) fn class_archive(
     java: &Path,
+    jars: &Jars,
     record: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<PathBuf, Error> {
-    let folder = archive_folder()?;
-    let archive = folder.join(format!("{:016x}.jsa", fingerprint(java)?));
+    let folder = jars.archives();
+    let archive = folder.join(format!("{:016x}.jsa", fingerprint(java, jars)?));
     if archive.is_file() {
         return Ok(archive);
     }
@@ -35,11 +35,14 @@ pub(crate) fn class_archive(
     Ok(archive)
 }
 
-/// Returns a number that changes when Java is updated.
-fn fingerprint(java: &Path) -> Result<u64, Error> {
-    let real = java.canonicalize().doing("find", java)?;
-    let metadata = fs::metadata(&real).doing("look at", &real)?;
+/// Returns a number that changes when Java is updated or the jars are fetched anew: the JVM would refuse the archive.
+fn fingerprint(java: &Path, jars: &Jars) -> Result<u64, Error> {
+    let java = java.canonicalize().doing("find", java)?;
+    let lib = jars.lib();
     let mut hasher = DefaultHasher::new();
-    (&real, metadata.len(), metadata.mtime()).hash(&mut hasher);
+    for path in [&java, &lib] {
+        let metadata = fs::metadata(path).doing("look at", path)?;
+        (path, metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+    }
     Ok(hasher.finish())
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{entry, folder};
+use super::entry;
 use crate::Error;
 use crate::error::Doing;
 use crate::programs::{java, maven, run_to_end};
@@ -14,7 +15,7 @@ use crate::programs::{java, maven, run_to_end};
 const POM: &str = include_str!("../../kafka/pom.xml");
 
 /// The version of the broker, in the name of the cache entry.
-pub(crate) const VERSION: &str = "4.3.0";
+const VERSION: &str = "4.3.0";
 
 /// The cache entry with the jars.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Jars {
 impl Jars {
     /// Returns the class path: every jar by name, in a fixed order, because a class archive is bound to it.
     pub(crate) fn class_path(&self) -> Result<OsString, Error> {
-        let lib = self.folder.join("lib");
+        let lib = self.lib();
         let mut jars = Vec::new();
         for entry in fs::read_dir(&lib).doing("list", &lib)? {
             jars.push(entry.doing("list", &lib)?.path());
@@ -41,6 +42,18 @@ impl Jars {
         Ok(class_path)
     }
 
+    /// Returns the folder that the jars are in.
+    pub(crate) fn lib(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    /// Returns the folder for archives of loaded classes: beside the sealed entry, which a new file would break.
+    pub(crate) fn archives(&self) -> PathBuf {
+        let mut path = self.folder.clone().into_os_string();
+        path.push(".classes");
+        PathBuf::from(path)
+    }
+
     /// Returns the file that a formatted Kafka folder starts from: the feature levels of this version.
     pub(crate) fn bootstrap_checkpoint(&self) -> PathBuf {
         self.folder.join("formatted/bootstrap.checkpoint")
@@ -49,15 +62,16 @@ impl Jars {
 
 /// Returns the jars, fetching them if this machine does not have them yet.
 pub(crate) fn jars() -> Result<Jars, Error> {
-    let name = format!("kafka-{VERSION}");
-    let mut made = entry(&name, fill)?;
-    let sealed_pom = made.join("pom.xml");
-    // Another release of this crate may name other artifacts for the same broker: then ours are fetched anew.
-    if fs::read_to_string(&sealed_pom).doing("read", &sealed_pom)? != POM {
-        fs::remove_file(made.join("MANIFEST")).doing("remove the seal of", &made)?;
-        made = entry(&name, fill)?;
-    }
-    Ok(Jars { folder: made })
+    Ok(Jars {
+        folder: entry(&entry_name(), fill)?,
+    })
+}
+
+/// Returns the name of the cache entry: another pom is another entry, even for the same version of Kafka.
+fn entry_name() -> String {
+    let mut hasher = DefaultHasher::new();
+    POM.hash(&mut hasher);
+    format!("kafka-{VERSION}-{:016x}", hasher.finish())
 }
 
 fn fill(unsealed: &Path) -> Result<(), Error> {
@@ -77,6 +91,7 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
     fetch
         .arg(&pom)
         .arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
+    eprintln!("fetching Apache Kafka {VERSION}, once for this machine");
     run_to_end("mvn dependency:copy-dependencies", &mut fetch)?;
     format(&java, unsealed)
 }
@@ -109,9 +124,4 @@ fn format(java: &Path, unsealed: &Path) -> Result<(), Error> {
     format.arg(&properties);
     run_to_end("kafka.tools.StorageTool format", &mut format)?;
     Ok(())
-}
-
-/// Returns where archives of loaded classes are kept: outside the sealed entry, which they would break.
-pub(crate) fn archive_folder() -> Result<PathBuf, Error> {
-    Ok(folder()?.join(format!("kafka-{VERSION}-classes")))
 }

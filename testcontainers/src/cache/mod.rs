@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::error::Doing;
+use crate::names::unique_name;
 
 pub(crate) use classes::class_archive;
 pub(crate) use copy::copy_folder;
@@ -49,9 +50,11 @@ pub(crate) fn entry(name: &str, fill: impl FnOnce(&Path) -> Result<(), Error>) -
     if manifest::matches(&sealed) {
         return Ok(sealed);
     }
-    let unsealed = cache.join(format!("{name}.partial"));
-    remove(&unsealed)?;
+    let partial = format!("{name}.partial");
+    remove_partial(&cache, &partial)?;
     remove(&sealed)?;
+    // A name of its own: a program of an earlier maker that was killed may still be writing to the earlier folder.
+    let unsealed = cache.join(unique_name(&partial));
     fs::create_dir(&unsealed).doing("create the folder", &unsealed)?;
     fill(&unsealed)?;
     manifest::write(&unsealed)?;
@@ -64,6 +67,17 @@ pub(crate) fn lock(path: &Path) -> Result<File, Error> {
     let file = File::create(path).doing("create the lock", path)?;
     file.lock().doing("lock", path)?;
     Ok(file)
+}
+
+/// Removes what makers left that died or failed; the caller holds the lock, so none of them is at work.
+fn remove_partial(cache: &Path, partial: &str) -> Result<(), Error> {
+    for entry in fs::read_dir(cache).doing("list", cache)? {
+        let entry = entry.doing("list", cache)?;
+        if entry.file_name().to_string_lossy().starts_with(partial) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(folder: &Path) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::start::prepare;
 use super::{KafkaBuilder, SharedKafka, shared, tool};
 use crate::Error;
-use crate::logs::Log;
+use crate::logs::{Log, ShownLog};
 use crate::process::{DataFolder, Launch, Port, ServerProcess};
 
 /// The name in messages.
@@ -22,7 +22,8 @@ pub(crate) const SERVER: &str = "Kafka";
 #[derive(Debug)]
 pub struct Kafka {
     bootstrap: String,
-    log: Log,
+    /// Shown after the server has ended and before its folder goes: fields are dropped in order.
+    log: ShownLog,
     pub(super) launch: Launch,
     /// The running broker, if it runs. Held for the whole of an operation: a restart cannot overtake a stop.
     process: Mutex<Option<ServerProcess>>,
@@ -77,7 +78,7 @@ impl Kafka {
     ) -> Kafka {
         Kafka {
             bootstrap: format!("127.0.0.1:{}", broker.number()),
-            log: Log::whole(SERVER, launch.log.clone()),
+            log: ShownLog(Log::whole(SERVER, launch.log.clone())),
             launch,
             process: Mutex::new(Some(process)),
             folder,
@@ -100,13 +101,13 @@ impl Kafka {
     /// Returns everything that the broker has logged, over all its restarts.
     #[must_use]
     pub fn logs(&self) -> String {
-        self.log.read()
+        self.log.0.read()
     }
 
     /// Returns the file of the log; it goes with the handle.
     #[must_use]
     pub fn log_path(&self) -> &Path {
-        self.log.path()
+        self.log.0.path()
     }
 
     /// Returns the folder with data, configuration and log; it goes with the handle.
@@ -137,7 +138,6 @@ impl Kafka {
 
 impl Drop for Kafka {
     fn drop(&mut self) {
-        self.log.show_if_panicking();
         // Before the folder: dropping the process kills it.
         self.process().take();
     }

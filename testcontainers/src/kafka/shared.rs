@@ -1,21 +1,21 @@
 //! The broker that all tests share, and that nobody may hurt: its handle has no faults.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::handle::{Kafka, SERVER};
 use super::tool;
 use crate::Error;
 use crate::exported;
-use crate::logs::Log;
+use crate::logs::{Log, ShownLog};
 
 /// A use of the shared broker; made by [`Kafka::shared`]. The broker outlives it.
 #[derive(Clone, Debug)]
 pub struct SharedKafka {
     bootstrap: String,
     /// The broker's log from the moment this handle was made; `None` when the exported address came without one.
-    log: Option<Log>,
+    log: Option<Arc<ShownLog>>,
 }
 
 impl SharedKafka {
@@ -28,7 +28,7 @@ impl SharedKafka {
     /// Returns what the broker has logged since this handle was made; empty when its log is not known here.
     #[must_use]
     pub fn logs(&self) -> String {
-        self.log.as_ref().map(Log::read).unwrap_or_default()
+        self.log.as_ref().map(|log| log.0.read()).unwrap_or_default()
     }
 
     /// Returns a command that runs a class of Kafka's jars; see [`Kafka::tool`].
@@ -45,18 +45,9 @@ impl SharedKafka {
     }
 }
 
-impl Drop for SharedKafka {
-    fn drop(&mut self) {
-        if let Some(log) = &self.log {
-            log.show_if_panicking();
-        }
-    }
-}
-
 pub(super) fn shared() -> Result<SharedKafka, Error> {
     if let Some(bootstrap) = exported::address(exported::KAFKA_BOOTSTRAP)? {
-        let log =
-            std::env::var_os(exported::KAFKA_LOG).map(|path| Log::from_now(SERVER, PathBuf::from(path)));
+        let log = std::env::var_os(exported::KAFKA_LOG).map(|path| shown_from_now(Path::new(&path)));
         return Ok(SharedKafka { bootstrap, log });
     }
     // Never dropped: the reaper ends the broker after the last test.
@@ -64,11 +55,16 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
     match OURS.get_or_init(Kafka::start) {
         Ok(kafka) => Ok(SharedKafka {
             bootstrap: kafka.bootstrap().to_owned(),
-            log: Some(Log::from_now(SERVER, kafka.log_path().to_path_buf())),
+            log: Some(shown_from_now(kafka.log_path())),
         }),
         Err(source) => Err(Error::Shared {
             server: SERVER,
             source,
         }),
     }
+}
+
+/// Clones of one handle share the log, so that a failing test shows it once.
+fn shown_from_now(path: &Path) -> Arc<ShownLog> {
+    Arc::new(ShownLog(Log::from_now(SERVER, path.to_path_buf())))
 }

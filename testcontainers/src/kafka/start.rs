@@ -49,7 +49,7 @@ pub(super) fn start(builder: &KafkaBuilder) -> Result<Kafka, Error> {
 
 /// Returns the class archive, recording it with a broker that is started for nothing else.
 fn archive_of(java: &Path, jars: &Jars) -> Result<PathBuf, Error> {
-    class_archive(java, |path| {
+    class_archive(java, jars, |path| {
         let builder = Kafka::builder();
         let mut option = OsString::from("-XX:ArchiveClassesAtExit=");
         option.push(path);

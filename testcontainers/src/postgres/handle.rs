@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::start::prepare;
-use super::{Database, PostgresBuilder, SharedPostgres, psql, shared};
+use super::{Database, PostgresBuilder, SharedPostgres, psql, shared, shared_memory};
 use crate::Error;
-use crate::logs::Log;
+use crate::logs::{Log, ShownLog};
 use crate::process::{DataFolder, Launch, Port, ServerProcess};
 
 /// The name in messages.
@@ -25,7 +25,8 @@ pub(super) const PASSWORD: &str = "levada-secret";
 #[derive(Debug)]
 pub struct Postgres {
     url: String,
-    log: Log,
+    /// Shown after the server has ended and before its folder goes: fields are dropped in order.
+    log: ShownLog,
     pub(super) launch: Launch,
     /// The running server, if it runs. Held for the whole of an operation: a restart cannot overtake a stop.
     process: Mutex<Option<ServerProcess>>,
@@ -84,7 +85,7 @@ impl Postgres {
                 "postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres",
                 port.number()
             ),
-            log: Log::whole(SERVER, launch.log.clone()),
+            log: ShownLog(Log::whole(SERVER, launch.log.clone())),
             launch,
             process: Mutex::new(Some(process)),
             folder,
@@ -107,13 +108,13 @@ impl Postgres {
     /// Returns everything that the server has logged, over all its restarts.
     #[must_use]
     pub fn logs(&self) -> String {
-        self.log.read()
+        self.log.0.read()
     }
 
     /// Returns the file of the log; it goes with the handle.
     #[must_use]
     pub fn log_path(&self) -> &Path {
-        self.log.path()
+        self.log.0.path()
     }
 
     /// Returns the folder with data and log; it goes with the handle.
@@ -139,8 +140,8 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.log.show_if_panicking();
         // What cannot be stopped so is killed when the process is dropped.
         self.stop_immediate().ok();
+        shared_memory::release(self.folder.path());
     }
 }

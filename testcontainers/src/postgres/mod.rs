@@ -7,6 +7,7 @@ mod handle;
 mod initialise;
 mod psql;
 mod shared;
+mod shared_memory;
 mod start;
 mod user;
 

@@ -1,20 +1,20 @@
 //! The server that all tests share, and that nobody may hurt: its handle has no faults.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use super::handle::{Postgres, SERVER};
 use super::{Database, psql};
 use crate::Error;
 use crate::exported;
-use crate::logs::Log;
+use crate::logs::{Log, ShownLog};
 
 /// A use of the shared server; made by [`Postgres::shared`]. The server outlives it.
 #[derive(Clone, Debug)]
 pub struct SharedPostgres {
     url: String,
     /// The server's log from the moment this handle was made; `None` when the exported address came without one.
-    log: Option<Log>,
+    log: Option<Arc<ShownLog>>,
 }
 
 impl SharedPostgres {
@@ -27,7 +27,7 @@ impl SharedPostgres {
     /// Returns what the server has logged since this handle was made; empty when its log is not known here.
     #[must_use]
     pub fn logs(&self) -> String {
-        self.log.as_ref().map(Log::read).unwrap_or_default()
+        self.log.as_ref().map(|log| log.0.read()).unwrap_or_default()
     }
 
     /// Creates an empty database; it is dropped with the returned handle.
@@ -49,18 +49,9 @@ impl SharedPostgres {
     }
 }
 
-impl Drop for SharedPostgres {
-    fn drop(&mut self) {
-        if let Some(log) = &self.log {
-            log.show_if_panicking();
-        }
-    }
-}
-
 pub(super) fn shared() -> Result<SharedPostgres, Error> {
     if let Some(url) = exported::address(exported::POSTGRES_URL)? {
-        let log =
-            std::env::var_os(exported::POSTGRES_LOG).map(|path| Log::from_now(SERVER, PathBuf::from(path)));
+        let log = std::env::var_os(exported::POSTGRES_LOG).map(|path| shown_from_now(Path::new(&path)));
         return Ok(SharedPostgres { url, log });
     }
     // Never dropped: the reaper ends the server after the last test.
@@ -68,11 +59,16 @@ pub(super) fn shared() -> Result<SharedPostgres, Error> {
     match OURS.get_or_init(Postgres::start) {
         Ok(postgres) => Ok(SharedPostgres {
             url: postgres.url().to_owned(),
-            log: Some(Log::from_now(SERVER, postgres.log_path().to_path_buf())),
+            log: Some(shown_from_now(postgres.log_path())),
         }),
         Err(source) => Err(Error::Shared {
             server: SERVER,
             source,
         }),
     }
+}
+
+/// Clones of one handle share the log, so that a failing test shows it once.
+fn shown_from_now(path: &Path) -> Arc<ShownLog> {
+    Arc::new(ShownLog(Log::from_now(SERVER, path.to_path_buf())))
 }

@@ -14,7 +14,10 @@ use crate::Error;
 use crate::error::Doing;
 
 /// Waits for one line, then becomes the server; ends at once if the line never comes.
-const GATE: &str = "read -r go && exec \"$@\" </dev/null";
+///
+/// Files that the test process itself inherited, such as the job server of a build, are closed: a server must not keep
+/// somebody's pipe open.
+const GATE: &str = "read -r go && exec \"$@\" </dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
 
 /// The user that a server runs as, when it is not ours.
 #[derive(Clone, Copy, Debug)]

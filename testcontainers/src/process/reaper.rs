@@ -21,13 +21,14 @@ static REAPER: Mutex<Option<Child>> = Mutex::new(None);
 pub(crate) enum EndWith {
     /// At once: the process holds nothing outside its folder.
     Kill,
-    /// By the signal that makes Postgres end without a checkpoint and give its shared memory back, then by force.
+    /// By the signal that makes Postgres end without a checkpoint and give its shared memory back, then by force, its
+    /// children too.
     Quit,
     /// By the polite signal, then by force.
     Terminate,
 }
 
-/// Tells the reaper to end this process, and its children, after us.
+/// Tells the reaper to end this process after us.
 pub(crate) fn register_process(process: Identity, end_with: EndWith) -> Result<(), Error> {
     let signal = match end_with {
         EndWith::Kill => "KILL",

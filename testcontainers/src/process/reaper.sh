@@ -1,7 +1,8 @@
 # Ends what a test process started, and removes its folders, once that process is gone.
 #
 # Standard input is a pipe whose only writing end is in the test process. Lines:
-#   process PID START SIGNAL    end this process with its children, unless its start time differs (the number was reused)
+#   process PID START SIGNAL    end this process, unless its start time differs: then the number was reused. QUIT is for
+#                               Postgres, whose children are ended too
 #   folder PATH                 remove this folder
 # End of file means that the test process is gone: by its own will, by a panic, by kill -9.
 
@@ -48,7 +49,8 @@ children_of() {
 victims=
 while read -r pid start signal; do
     [ -n "$pid" ] && lives "$pid" "$start" || continue
-    children=$(children_of "$pid")
+    children=
+    [ "$signal" = QUIT ] && children=$(children_of "$pid")
     victims="$victims$pid $start$newline$children$newline"
     kill -s "$signal" "$pid"
     kill -s CONT "$pid"
