@@ -1,2 +1,5 @@
-//! Bytes to rows: exact, borrowed decoding of JSON.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "json")]
+pub mod json;
