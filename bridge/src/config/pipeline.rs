@@ -1,0 +1,373 @@
+//! The typed pipeline.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use levada_engine::CommitPolicy;
+
+use super::fields::{ConfigError, ConfigErrors, Errors, Field, Section};
+use super::yaml;
+
+/// One pipeline: topics of one Kafka cluster into one table of one Postgres database.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// The pipeline's name; stored positions belong to it.
+    pub name: String,
+    /// What is read.
+    pub source: KafkaPart,
+    /// What is written.
+    pub sink: PostgresPart,
+    /// How many subtasks work side by side, each with its own connections.
+    pub parallelism: u32,
+    /// Payload bytes that may be in flight: half in queues, half prefetched.
+    pub memory: u64,
+    /// When an interval is committed.
+    pub commit: CommitPolicy,
+}
+
+/// The Kafka source.
+#[derive(Debug, Clone)]
+pub struct KafkaPart {
+    /// Bootstrap servers, `host:port`.
+    pub brokers: Vec<String>,
+    /// The topics, by name.
+    pub topics: Vec<String>,
+    /// Where a pipeline begins that has no stored positions.
+    pub start: StartFrom,
+    /// The client's own properties.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartFrom {
+    /// At the oldest record.
+    Earliest,
+    /// Behind the newest record at the time of the first start.
+    Latest,
+}
+
+/// The Postgres sink.
+#[derive(Clone)]
+pub struct PostgresPart {
+    /// Connection URL or `key=value` string, with its secrets.
+    pub url: String,
+    /// The table, with its schema before a dot if it is not on the search path.
+    pub table: String,
+    /// How rows are written.
+    pub mode: TableMode,
+    /// Where the key comes from; `None` for inserts without a key.
+    pub key: Option<KeyFrom>,
+    /// What a tombstone does.
+    pub tombstones: Tombstones,
+    /// Units of integers that go into date or timestamp columns.
+    pub units: BTreeMap<String, Unit>,
+    /// How long one statement may take.
+    pub statement_timeout: Option<Duration>,
+    /// How long one statement may wait for a lock.
+    pub lock_timeout: Option<Duration>,
+}
+
+// The URL may hold a password.
+impl fmt::Debug for PostgresPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresPart")
+            .field("table", &self.table)
+            .field("mode", &self.mode)
+            .field("key", &self.key)
+            .field("tombstones", &self.tombstones)
+            .field("units", &self.units)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableMode {
+    /// One row a key; the last change wins.
+    Upsert,
+    /// One row a record.
+    Insert,
+}
+
+/// What a tombstone does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tombstones {
+    /// Nothing; counted as ignored.
+    Ignore,
+    /// It deletes the row of its key.
+    Delete,
+}
+
+/// The unit of an integer that stands for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+}
+
+/// Where the key columns get their values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFrom {
+    /// Fields of the value.
+    Value {
+        /// The fields, which are the columns.
+        columns: Vec<String>,
+    },
+    /// The record's key.
+    RecordKey {
+        /// The columns.
+        columns: Vec<String>,
+        /// How the key is written.
+        format: KeyFormat,
+    },
+    /// Topic, partition and offset.
+    Coordinates {
+        /// Their columns, in this order.
+        columns: [String; 3],
+    },
+    /// Headers of these names.
+    Headers {
+        /// The headers, which are the columns.
+        columns: Vec<String>,
+    },
+}
+
+/// How a record's key is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// The whole key is the text of one column.
+    Text,
+    /// A JSON value for one column, or a JSON object with the columns as fields.
+    Json,
+    /// Texts with a delimiter between them.
+    Delimited(String),
+}
+
+impl KeyFrom {
+    /// Returns the key columns.
+    pub fn columns(&self) -> &[String] {
+        match self {
+            KeyFrom::Value { columns } | KeyFrom::RecordKey { columns, .. } | KeyFrom::Headers { columns } => columns,
+            KeyFrom::Coordinates { columns } => columns,
+        }
+    }
+}
+
+/// Reads a pipeline file.
+///
+/// # Errors
+/// Everything that is wrong, each with its line and field.
+pub fn load(file: &Path) -> Result<Pipeline, ConfigErrors> {
+    match fs::read_to_string(file) {
+        Ok(text) => parse(file, &text),
+        Err(error) => {
+            let error = ConfigError::new(1, "", format!("cannot read the file: {error}"));
+            Err(ConfigErrors { file: file.to_owned(), errors: vec![error] })
+        }
+    }
+}
+
+/// Reads a pipeline from text; `file` is for messages.
+///
+/// # Errors
+/// Everything that is wrong, each with its line and field.
+pub fn parse(file: &Path, text: &str) -> Result<Pipeline, ConfigErrors> {
+    let errors = Errors::default();
+    let node = yaml::parse(text, &errors);
+    let pipeline = node.as_ref().and_then(|node| pipeline(Section::root(node, &errors)?));
+    drop(node);
+    let errors = errors.into_sorted();
+    match pipeline {
+        Some(pipeline) if errors.is_empty() => Ok(pipeline),
+        _ => Err(ConfigErrors { file: file.to_owned(), errors }),
+    }
+}
+
+fn pipeline(root: Section<'_>) -> Option<Pipeline> {
+    // Every part is read before any `?`, so that one error does not hide the others.
+    let name = root.required("name", "the pipeline's name").and_then(|field| field.name());
+    let source = root.required("source", "a section with \"kafka\"").and_then(|field| source(&field));
+    let sink = root.required("sink", "a section with \"postgres\"").and_then(|field| sink(&field));
+    let parallelism = root.optional("parallelism").map_or(Some(1), |field| field.number(1));
+    let memory = root.optional("memory").map_or(Some(256 << 20), |field| field.bytes());
+    let commit = root.optional("commit").map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
+    root.finish();
+    Some(Pipeline {
+        name: name?,
+        source: source?,
+        sink: sink?,
+        parallelism: parallelism?,
+        memory: memory?,
+        commit: commit?,
+    })
+}
+
+fn source(field: &Field<'_>) -> Option<KafkaPart> {
+    let section = field.section()?;
+    let kafka = section.required("kafka", "a section").and_then(|field| kafka(&field));
+    section.finish();
+    kafka
+}
+
+fn kafka(field: &Field<'_>) -> Option<KafkaPart> {
+    let section = field.section()?;
+    let brokers = section.required("brokers", "one or more host:port").and_then(|field| field.names());
+    let topics = section.required("topics", "one or more topics").and_then(|field| field.names());
+    let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
+    let start = section.optional("start").map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
+    let format = section.required("format", "json").and_then(|field| field.choice(&[("json", ())]));
+    let properties = section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
+    section.finish();
+    format?;
+    Some(KafkaPart { brokers: brokers?, topics: topics?, start: start?, properties: properties? })
+}
+
+fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
+    let read = |(name, field): (&str, Field<'_>)| Some((name.to_owned(), field.text()?));
+    // Collecting first reports every entry, not only the first bad one.
+    let entries: Vec<_> = field.section()?.all().map(read).collect();
+    entries.into_iter().collect()
+}
+
+fn sink(field: &Field<'_>) -> Option<PostgresPart> {
+    let section = field.section()?;
+    let postgres = section.required("postgres", "a section").and_then(|field| postgres(&field));
+    section.finish();
+    postgres
+}
+
+fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
+    let section = field.section()?;
+    let url = section.required("url", "postgres://user:password@host:port/database").and_then(|field| field.name());
+    let table = section.required("table", "a table").and_then(|field| field.name());
+    let modes = [("upsert", TableMode::Upsert), ("insert", TableMode::Insert)];
+    let mode = section.optional("mode").map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
+    let key_field = section.optional("key");
+    let key = key_field.as_ref().map(key);
+    let policies = [("ignore", Tombstones::Ignore), ("delete", Tombstones::Delete)];
+    let tombstones_field = section.optional("tombstones");
+    let tombstones = tombstones_field.as_ref().map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
+    let units = section.optional("columns").map_or_else(|| Some(BTreeMap::new()), |field| units(&field));
+    let statement_timeout = section.optional("statement_timeout").map(|field| field.duration());
+    let lock_timeout = section.optional("lock_timeout").map(|field| field.duration());
+
+    if mode == Some(TableMode::Upsert) && key_field.is_none() {
+        field.error("upsert needs \"key\": the columns that make a row the same row");
+    }
+    if mode == Some(TableMode::Insert) && tombstones == Some(Tombstones::Delete) {
+        if let Some(field) = &tombstones_field {
+            field.error("\"delete\" needs \"mode: upsert\": plain inserts have no row to delete");
+        }
+    }
+    section.finish();
+    Some(PostgresPart {
+        url: url?,
+        table: table?,
+        mode: mode?,
+        key: match key {
+            Some(key) => Some(key?),
+            None => None,
+        },
+        tombstones: tombstones?,
+        units: units?,
+        statement_timeout: statement_timeout.flatten(),
+        lock_timeout: lock_timeout.flatten(),
+    })
+}
+
+fn key(field: &Field<'_>) -> Option<KeyFrom> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum From {
+        Value,
+        RecordKey,
+        Coordinates,
+        Headers,
+    }
+    let section = field.section()?;
+    let origins = [
+        ("value", From::Value),
+        ("record_key", From::RecordKey),
+        ("coordinates", From::Coordinates),
+        ("headers", From::Headers),
+    ];
+    let from = section.required("from", "value, record_key, coordinates or headers").and_then(|f| f.choice(&origins));
+    let columns = if from == Some(From::Coordinates) {
+        let defaults = ["kafka_topic", "kafka_partition", "kafka_offset"].map(str::to_owned);
+        section.optional("columns").map_or_else(|| Some(defaults.to_vec()), |field| field.names())
+    } else {
+        section.required("columns", "the key's columns").and_then(|field| field.names())
+    };
+    let format = match from {
+        Some(From::RecordKey) => key_format(&section),
+        _ => Some(KeyFormat::Text),
+    };
+    section.finish();
+    let (columns, format) = (columns?, format?);
+    match from? {
+        From::Value => Some(KeyFrom::Value { columns }),
+        From::Headers => Some(KeyFrom::Headers { columns }),
+        From::RecordKey if format == KeyFormat::Text && columns.len() != 1 => {
+            field.error("a key of format \"text\" fills exactly one column; use \"delimited\" or \"json\" for several");
+            None
+        }
+        From::RecordKey => Some(KeyFrom::RecordKey { columns, format }),
+        From::Coordinates => match <[String; 3]>::try_from(columns) {
+            Ok(columns) => Some(KeyFrom::Coordinates { columns }),
+            Err(_) => {
+                field.error("coordinates fill exactly three columns: topic, partition and offset");
+                None
+            }
+        },
+    }
+}
+
+fn key_format(section: &Section<'_>) -> Option<KeyFormat> {
+    let delimiter = section.optional("delimiter").map(|field| field.name());
+    let formats = [("text", 0), ("json", 1), ("delimited", 2)];
+    let format = section.required("format", "text, json or delimited")?;
+    match (format.choice(&formats)?, delimiter) {
+        (0, None) => Some(KeyFormat::Text),
+        (1, None) => Some(KeyFormat::Json),
+        (2, Some(delimiter)) => Some(KeyFormat::Delimited(delimiter?)),
+        (2, None) => {
+            format.error("\"delimited\" needs \"delimiter\"");
+            None
+        }
+        _ => {
+            format.error("\"delimiter\" goes with format \"delimited\" only");
+            None
+        }
+    }
+}
+
+fn units(field: &Field<'_>) -> Option<BTreeMap<String, Unit>> {
+    let words = [("s", Unit::Seconds), ("ms", Unit::Millis), ("us", Unit::Micros), ("ns", Unit::Nanos)];
+    let read = |(name, field): (&str, Field<'_>)| {
+        let section = field.section()?;
+        let unit = section.required("unit", "s, ms, us or ns").and_then(|field| field.choice(&words));
+        section.finish();
+        Some((name.to_owned(), unit?))
+    };
+    let entries: Vec<_> = field.section()?.all().map(read).collect();
+    entries.into_iter().collect()
+}
+
+fn commit(field: &Field<'_>) -> Option<CommitPolicy> {
+    let section = field.section()?;
+    let defaults = CommitPolicy::default();
+    let max_rows = section.optional("rows").map_or(Some(defaults.max_rows), |field| field.number(1));
+    let max_bytes = section.optional("bytes").map_or(Some(defaults.max_bytes), |field| field.bytes());
+    let max_age = section.optional("age").map_or(Some(defaults.max_age), |field| field.duration());
+    section.finish();
+    Some(CommitPolicy { max_rows: max_rows?, max_bytes: max_bytes?, max_age: max_age?, ..defaults })
+}
