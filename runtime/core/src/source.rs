@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::batch::BatchBuilder;
 use crate::budget::Budget;
 use crate::error::SourceError;
-use crate::split::{Position, SplitId, StreamId};
+use crate::split::{Position, Positions, SplitId, StreamId};
 
 /// What a source is told when it is opened.
 #[derive(Debug, Clone)]
@@ -55,6 +55,8 @@ pub struct Assignment {
     /// Every stream these splits belong to, with **all** its splits: the first claim of a stream stores the start of
     /// each, so that a start such as "latest" means one moment for the whole stream.
     pub streams: Vec<StreamStart>,
+    /// Where a bounded read of these splits ends, for whoever shows how far it is.
+    pub ends: Positions,
 }
 
 /// Where the splits of one stream start when nothing is stored yet.

@@ -77,6 +77,7 @@ impl<K: AtomicSink<T>, T: Send + 'static> AtomicDriver<K, T> {
                     let claimed = self.sink.claim(&assignment).await;
                     let positions = self.sunk(claimed, ctx)?;
                     self.progress.send_modify(|progress| {
+                        progress.ends.merge(assignment.ends.clone());
                         for (split, position) in &positions {
                             if progress.started_at.get(split).is_none() {
                                 progress.started_at.set(split.clone(), position.clone());

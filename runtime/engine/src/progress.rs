@@ -13,11 +13,23 @@ pub struct Progress {
     pub started_at: Positions,
     /// Where each claimed split stands.
     pub positions: Positions,
+    /// Where each claimed split ends, if the read is bounded.
+    pub ends: Positions,
     /// How many intervals were committed.
     pub commits: u64,
 }
 
 impl Progress {
+    /// Returns how many positions lie between start and end of the bounded read, and how many of them are behind.
+    pub fn of_bounded(&self) -> (u64, u64) {
+        let all = self.ends.iter().map(|(split, end)| {
+            let start = self.started_at.get(split).map_or(end.next, |start| start.next);
+            let at = self.positions.get(split).map_or(start, |at| at.next);
+            (end.next.saturating_sub(start), at.min(end.next).saturating_sub(start))
+        });
+        all.fold((0, 0), |(total, done), (length, moved)| (total + length, done + moved))
+    }
+
     /// Returns how far all splits together have moved since they were claimed, in positions.
     pub fn moved(&self) -> u64 {
         let distance = |(split, at): (&_, &levada_core::Position)| {

@@ -57,6 +57,7 @@ impl Owned {
         Assignment {
             splits: self.splits.clone(),
             streams: self.streams.values().cloned().collect(),
+            ends: Positions::new(),
         }
     }
 }
