@@ -1,5 +1,6 @@
 //! The programs of this machine that we use: where they are, and how to get them.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -29,12 +30,21 @@ pub(crate) fn maven() -> Result<PathBuf, Error> {
 /// Finds the folder with `initdb`, `postgres` and `psql`: the path, else what `pg_config` says, else the newest version
 /// where Debian puts them.
 pub(crate) fn postgres_folder() -> Result<PathBuf, Error> {
+    find_postgres(std::env::var_os("PATH"), Path::new("/usr/lib/postgresql"))
+}
+
+fn find_postgres(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error> {
     let has_server = |folder: &PathBuf| folder.join("postgres").is_file() && folder.join("initdb").is_file();
-    let beside_path = in_path("postgres").and_then(|postgres| Some(postgres.parent()?.to_path_buf()));
-    beside_path
-        .filter(has_server)
-        .or_else(|| asked_pg_config().filter(has_server))
-        .or_else(|| newest_on_debian(Path::new("/usr/lib/postgresql")).filter(has_server))
+    let folders = path.iter().flat_map(std::env::split_paths).collect::<Vec<_>>();
+    let pg_config = folders
+        .iter()
+        .map(|folder| folder.join("pg_config"))
+        .find(|file| file.is_file());
+    folders
+        .into_iter()
+        .find(has_server)
+        .or_else(|| asked_pg_config(&pg_config?).filter(has_server))
+        .or_else(|| newest_on_debian(debian).filter(has_server))
         .ok_or(Error::Missing {
             program: "PostgreSQL",
             install: "apt-get install --yes postgresql",
@@ -78,11 +88,8 @@ fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-fn asked_pg_config() -> Option<PathBuf> {
-    let output = Command::new(in_path("pg_config")?)
-        .arg("--bindir")
-        .output()
-        .ok()?;
+fn asked_pg_config(pg_config: &Path) -> Option<PathBuf> {
+    let output = Command::new(pg_config).arg("--bindir").output().ok()?;
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
 }
 
@@ -93,4 +100,37 @@ fn newest_on_debian(versions: &Path) -> Option<PathBuf> {
     numbers
         .max()
         .map(|newest| versions.join(newest.to_string()).join("bin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::find_postgres;
+
+    /// [TST-03]
+    #[test]
+    fn a_missing_postgres_is_named_with_the_command_that_installs_it() {
+        let nothing = tempfile::tempdir().unwrap();
+        let error = find_postgres(Some(nothing.path().into()), nothing.path()).unwrap_err();
+        assert!(error.is_missing_program());
+        assert_eq!(
+            error.to_string(),
+            "PostgreSQL is missing; install it with: apt-get install --yes postgresql"
+        );
+    }
+
+    #[test]
+    fn the_highest_version_is_taken_and_half_an_installation_is_not() {
+        let debian = tempfile::tempdir().unwrap();
+        for version in ["9", "15"] {
+            let bin = debian.path().join(version).join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            fs::write(bin.join("postgres"), "").unwrap();
+        }
+        find_postgres(None, debian.path()).unwrap_err();
+        let newest = debian.path().join("15/bin");
+        fs::write(newest.join("initdb"), "").unwrap();
+        assert_eq!(find_postgres(None, debian.path()).unwrap(), newest);
+    }
 }

@@ -7,6 +7,7 @@
 //!                    SIGINT, SIGTERM ─────┘ handed on; the servers stop when CMD has ended
 //! ```
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,6 +20,7 @@ use signal_hook::iterator::Signals;
 
 use crate::error::Doing;
 use crate::exported;
+use crate::kafka::start_to_share;
 use crate::logs::Log;
 use crate::process::{EndWith, Identity, register_process};
 use crate::{Error, Kafka, Postgres};
@@ -53,6 +55,10 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
     let (events, inbox) = channel();
     forward_signals(events.clone())?;
     let (kafka, postgres) = start(needs)?;
+    // A signal during the start ends it all before the command has begun.
+    if let Ok(Event::Signalled(signal)) = inbox.try_recv() {
+        return Ok(ExitStatus::from_raw(signal as i32));
+    }
     let mut logs = Vec::new();
     if let Some(kafka) = &kafka {
         command
@@ -104,7 +110,7 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
 /// Starts both servers at the same time.
 fn start(needs: Needs) -> Result<(Option<Kafka>, Option<Postgres>), Error> {
     thread::scope(|scope| {
-        let kafka = needs.kafka.then(|| scope.spawn(Kafka::start));
+        let kafka = needs.kafka.then(|| scope.spawn(start_to_share));
         let postgres = needs.postgres.then(Postgres::start).transpose();
         let kafka = match kafka.map(|starting| starting.join()) {
             None => Ok(None),

@@ -73,19 +73,6 @@ fn answers(bootstrap: &str, patience: Duration) -> bool {
     consumer.fetch_metadata(None, patience).is_ok()
 }
 
-/// [TST-08]
-#[test]
-fn a_cold_start_takes_less_than_fifteen_seconds() -> Result<(), Error> {
-    Kafka::prepare()?;
-    let started = Instant::now();
-    let kafka = Kafka::start()?;
-    let taken = started.elapsed();
-    assert!(answers(kafka.bootstrap(), Duration::from_secs(5)));
-    println!("cold start: {taken:?}");
-    assert!(taken < Duration::from_secs(15), "{taken:?}");
-    Ok(())
-}
-
 /// [TST-01] The part of [TST-04] that one broker can show: kill -9, stop; then the same data and port.
 #[tokio::test]
 async fn a_record_survives_every_end_and_restart() {
@@ -99,7 +86,14 @@ async fn a_record_survives_every_end_and_restart() {
     assert!(!is_alive(before));
     assert_eq!(kafka.pid(), None);
     assert!(!answers(kafka.bootstrap(), Duration::from_millis(500)));
+    let restarting = Instant::now();
     kafka.restart().unwrap();
+    // A crash loop restarts often: the broker must not wait for the session of its earlier life, 9 s by default.
+    assert!(
+        restarting.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        restarting.elapsed()
+    );
     assert_ne!(kafka.pid().unwrap(), before);
     produce(kafka.bootstrap(), &topic, "before the stop");
     kafka.stop().unwrap();

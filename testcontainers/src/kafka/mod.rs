@@ -13,3 +13,5 @@ mod tool;
 pub use builder::KafkaBuilder;
 pub use handle::Kafka;
 pub use shared::SharedKafka;
+
+pub(crate) use shared::start_to_share;

@@ -22,6 +22,9 @@ const FOR_TESTS: &[(&str, &str)] = &[
     ("group.min.session.timeout.ms", "500"),
     ("group.consumer.min.session.timeout.ms", "500"),
     ("group.consumer.min.heartbeat.interval.ms", "100"),
+    // A killed broker may register again only when the session of its earlier life has expired: 9 s by default.
+    ("broker.session.timeout.ms", "2000"),
+    ("broker.heartbeat.interval.ms", "500"),
     // The age of a record decides nothing: tests write records of any time.
     ("log.retention.ms", "-1"),
     ("log.message.timestamp.after.max.ms", "9223372036854775807"),

@@ -52,7 +52,7 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
     }
     // Never dropped: the reaper ends the broker after the last test.
     static OURS: OnceLock<Result<Kafka, Error>> = OnceLock::new();
-    match OURS.get_or_init(Kafka::start) {
+    match OURS.get_or_init(start_to_share) {
         Ok(kafka) => Ok(SharedKafka {
             bootstrap: kafka.bootstrap().to_owned(),
             log: Some(shown_from_now(kafka.log_path())),
@@ -67,4 +67,10 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
 /// Clones of one handle share the log, so that a failing test shows it once.
 fn shown_from_now(path: &Path) -> Arc<ShownLog> {
     Arc::new(ShownLog(Log::from_now(SERVER, path.to_path_buf())))
+}
+
+/// Starts a broker that is never killed and may be starved by many tests at once: it keeps Kafka's own long session.
+pub(crate) fn start_to_share() -> Result<Kafka, Error> {
+    let patient = Kafka::builder().property("broker.session.timeout.ms", "9000");
+    patient.property("broker.heartbeat.interval.ms", "2000").start()
 }

@@ -71,3 +71,61 @@ fn spawn() -> std::io::Result<Child> {
         .stderr(Stdio::null())
         .spawn()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command};
+
+    use super::{Identity, spawn};
+
+    /// Lets a reaper see these lines and the end of its test process; returns when it has done its work.
+    fn reap(lines: &str) {
+        let mut reaper = spawn().unwrap();
+        let mut pipe = reaper.stdin.take().unwrap();
+        pipe.write_all(lines.as_bytes()).unwrap();
+        drop(pipe);
+        reaper.wait().unwrap();
+    }
+
+    fn sleeper() -> (Child, Identity) {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let identity = Identity::of(child.id().cast_signed()).unwrap();
+        (child, identity)
+    }
+
+    /// [TST-05] The number of a process that ended long ago may be somebody else's by now.
+    #[test]
+    fn a_reused_process_number_is_spared() {
+        let (mut stranger, identity) = sleeper();
+        let (mut ours, ours_identity) = sleeper();
+        reap(&format!(
+            "process {} {} KILL\nprocess {} {} KILL\n",
+            identity.pid,
+            identity.started - 1,
+            ours_identity.pid,
+            ours_identity.started
+        ));
+        assert!(identity.is_alive());
+        assert!(!ours_identity.is_alive());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        ours.wait().unwrap();
+    }
+
+    /// [TST-05]
+    #[test]
+    fn only_folders_with_our_name_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (root.path().join("levada-a b'c"), root.path().join("theirs"));
+        std::fs::create_dir_all(ours.join("data/deep")).unwrap();
+        std::fs::create_dir(&theirs).unwrap();
+        reap(&format!(
+            "folder {}\nfolder {}\nfolder \n",
+            ours.display(),
+            theirs.display()
+        ));
+        assert!(!ours.exists());
+        assert!(theirs.exists());
+    }
+}
