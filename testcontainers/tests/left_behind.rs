@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn holds_servers() {
     let kafka = Kafka::start().unwrap();
     let postgres = Postgres::start().unwrap();
+    #[expect(
+        clippy::zombie_processes,
+        reason = "whoever started this process ends the stranger"
+    )]
     let stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let mut output = std::io::stdout().lock();
     writeln!(output, "\nheld folder {}", kafka.folder().display()).unwrap();

@@ -84,6 +84,7 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
     fetch.args([
         "--quiet",
         "--batch-mode",
+        "-Dstyle.color=never",
         "--strict-checksums",
         "dependency:copy-dependencies",
         "--file",

@@ -56,8 +56,11 @@ pub(crate) fn entry(name: &str, fill: impl FnOnce(&Path) -> Result<(), Error>) -
     // A name of its own: a program of an earlier maker that was killed may still be writing to the earlier folder.
     let unsealed = cache.join(unique_name(&partial));
     fs::create_dir(&unsealed).doing("create the folder", &unsealed)?;
-    fill(&unsealed)?;
-    manifest::write(&unsealed)?;
+    if let Err(error) = fill(&unsealed).and_then(|()| manifest::write(&unsealed)) {
+        // What cannot be removed now, the next maker tries again.
+        remove(&unsealed).ok();
+        return Err(error);
+    }
     fs::rename(&unsealed, &sealed).doing("rename", &unsealed)?;
     Ok(sealed)
 }
