@@ -1,0 +1,268 @@
+//! What a Kafka source is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use super::error::ConfigError;
+
+/// Where a split starts that has no stored position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StartAt {
+    /// At the first record that is still there.
+    #[default]
+    Earliest,
+    /// Behind the last record that is readable when the source is opened.
+    Latest,
+}
+
+/// Where reading ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StopAt {
+    /// Nowhere: the source waits for more.
+    #[default]
+    Never,
+    /// At the end that each partition has when the source is opened: under [`Isolation::ReadCommitted`] the last stable
+    /// offset, else the high watermark. Exclusive.
+    LatestAtStart,
+}
+
+/// Which records of transactions are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Only those of committed transactions, in offset order, up to the first open transaction.
+    #[default]
+    ReadCommitted,
+    /// All, as they were written.
+    ReadUncommitted,
+}
+
+impl Isolation {
+    pub(super) fn as_property(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "read_committed",
+            Isolation::ReadUncommitted => "read_uncommitted",
+        }
+    }
+}
+
+/// How large a batch grows, and how long it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchBounds {
+    /// The most records of a batch.
+    pub records: usize,
+    /// A batch is handed over when its payload has reached so many bytes; one record may exceed them.
+    pub bytes: usize,
+    /// The longest that a record waits for more to come while the receiver is busy; when it is not busy, records are
+    /// handed over as soon as no more are there.
+    pub age: Duration,
+}
+
+impl Default for BatchBounds {
+    fn default() -> Self {
+        Self { records: 4096, bytes: 1 << 20, age: Duration::from_millis(5) }
+    }
+}
+
+/// What a [`KafkaSource`](super::KafkaSource) is told. Made by [`KafkaSourceConfig::new`], changed by the methods.
+#[derive(Clone)]
+pub struct KafkaSourceConfig {
+    pub(super) bootstrap: String,
+    pub(super) topics: Vec<String>,
+    pub(super) start: StartAt,
+    pub(super) stop: StopAt,
+    pub(super) isolation: Isolation,
+    pub(super) group_id: String,
+    pub(super) client_id: String,
+    pub(super) bounds: BatchBounds,
+    pub(super) open_within: Duration,
+    pub(super) properties: BTreeMap<String, String>,
+}
+
+impl KafkaSourceConfig {
+    /// Reads `topics` from the cluster behind `bootstrap` (`host:port`, several with commas between).
+    pub fn new<T: Into<String>>(bootstrap: impl Into<String>, topics: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            bootstrap: bootstrap.into(),
+            topics: topics.into_iter().map(Into::into).collect(),
+            start: StartAt::default(),
+            stop: StopAt::default(),
+            isolation: Isolation::default(),
+            group_id: "levada".to_owned(),
+            client_id: "levada".to_owned(),
+            bounds: BatchBounds::default(),
+            open_within: Duration::from_secs(30),
+            properties: BTreeMap::new(),
+        }
+    }
+
+    /// Sets where splits without a stored position start; default earliest.
+    #[must_use]
+    pub fn start_at(mut self, start: StartAt) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Sets where reading ends; default never.
+    #[must_use]
+    pub fn stop_at(mut self, stop: StopAt) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Sets which records of transactions are read; default only committed ones.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Names the consumer group, under which the broker sees the client. The source does not join it, and neither reads
+    /// nor commits its offsets; default `levada`.
+    #[must_use]
+    pub fn group_id(mut self, group_id: impl Into<String>) -> Self {
+        self.group_id = group_id.into();
+        self
+    }
+
+    /// Names the client; the subtask's number is appended. Default `levada`.
+    #[must_use]
+    pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
+        self.client_id = client_id.into();
+        self
+    }
+
+    /// Bounds the batches.
+    #[must_use]
+    pub fn batch_bounds(mut self, bounds: BatchBounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Sets how long opening may take before it fails with the last error of the client; default 30 s.
+    #[must_use]
+    pub fn open_within(mut self, deadline: Duration) -> Self {
+        self.open_within = deadline;
+        self
+    }
+
+    /// Passes a property on to librdkafka, over our defaults. Some are ours: see [`KafkaSourceConfig::check`].
+    #[must_use]
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    /// Passes properties on to librdkafka.
+    #[must_use]
+    pub fn properties(mut self, properties: BTreeMap<String, String>) -> Self {
+        self.properties.extend(properties);
+        self
+    }
+
+    /// Checks everything that can be checked without a broker.
+    ///
+    /// # Errors
+    /// Names what is missing, what is there twice, or the property that is ours and the option to use instead.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.bootstrap.trim().is_empty() {
+            return Err(ConfigError::NoBootstrap);
+        }
+        if self.topics.is_empty() {
+            return Err(ConfigError::NoTopics);
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(topic) = self.topics.iter().find(|topic| !seen.insert(topic.as_str())) {
+            return Err(ConfigError::TopicTwice { topic: topic.clone() });
+        }
+        for property in self.properties.keys() {
+            if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| name == property) {
+                return Err(ConfigError::OwnedProperty { property: name, instead });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Properties that are ours, and what to use instead.
+const REFUSED: &[(&str, &str)] = &[
+    ("enable.auto.commit", "nothing: positions are committed by the sink, never by the client on its own"),
+    ("enable.auto.offset.store", "nothing: a position moves when its record is emitted"),
+    ("auto.offset.reset", "`start_at` for the start; a position that is out of range is an error"),
+    ("enable.partition.eof", "nothing: it is always on, ends are detected by it"),
+    ("partition.assignment.strategy", "nothing: partitions are dealt out by `owned_splits`"),
+    ("allow.auto.create.topics", "nothing: a missing topic is an error"),
+    ("isolation.level", "`isolation`"),
+    ("bootstrap.servers", "the first argument of `new`"),
+    ("metadata.broker.list", "the first argument of `new`"),
+    ("group.id", "`group_id`"),
+    ("client.id", "`client_id`"),
+];
+
+// Properties may hold passwords: their names alone are printed.
+impl fmt::Debug for KafkaSourceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSourceConfig")
+            .field("bootstrap", &self.bootstrap)
+            .field("topics", &self.topics)
+            .field("start", &self.start)
+            .field("stop", &self.stop)
+            .field("isolation", &self.isolation)
+            .field("group_id", &self.group_id)
+            .field("client_id", &self.client_id)
+            .field("bounds", &self.bounds)
+            .field("open_within", &self.open_within)
+            .field("properties", &self.properties.keys())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [SRC-10]
+    #[test]
+    fn owned_property_is_refused_with_what_to_use_instead() {
+        let owned = [
+            "enable.auto.commit",
+            "enable.auto.offset.store",
+            "auto.offset.reset",
+            "enable.partition.eof",
+            "partition.assignment.strategy",
+        ];
+        for property in owned {
+            let config = KafkaSourceConfig::new("localhost:9092", ["flights"]).property(property, "true");
+            let message = config.check().expect_err(property).to_string();
+            assert!(message.contains(property) && message.contains("instead"), "{message}");
+        }
+        let config =
+            KafkaSourceConfig::new("localhost:9092", ["flights"]).property("auto.offset.reset", "latest");
+        assert!(config.check().expect_err("refused").to_string().contains("`start_at`"));
+    }
+
+    /// [SRC-10]
+    #[test]
+    fn other_properties_are_passed_through() {
+        let config =
+            KafkaSourceConfig::new("localhost:9092", ["flights"]).property("fetch.wait.max.ms", "100");
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_topic_named_twice_is_refused() {
+        let config = KafkaSourceConfig::new("localhost:9092", ["flights", "planes", "flights"]);
+        assert_eq!(config.check(), Err(ConfigError::TopicTwice { topic: "flights".to_owned() }));
+    }
+
+    #[test]
+    fn debug_prints_no_property_value() {
+        let config =
+            KafkaSourceConfig::new("localhost:9092", ["flights"]).property("sasl.password", "hunter2");
+        let printed = format!("{config:?}");
+        assert!(printed.contains("sasl.password") && !printed.contains("hunter2"));
+    }
+}

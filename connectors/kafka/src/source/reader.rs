@@ -1,0 +1,437 @@
+//! The consumer's thread: serves the client's events, fills batches and hands them over.
+//!
+//! ```text
+//!            ┌─────────── flowing: fill ◀──────────────┐
+//!            │  full, dry or old                       │ all handed over
+//!            ▼                                         │
+//!         outbox ── room and budget ──▶ exchange ──────┤
+//!            │  neither                                │
+//!            ▼                                         │
+//!         stuck, at most 1 s: wait, fetch nothing ─────┤
+//!            │  longer                                 │
+//!            ▼                                         │ room, and half of the batches' share is free
+//!         held back: all splits paused, events served ─┘
+//! ```
+//!
+//! Pausing throws away what the client has fetched ahead, which is why it is not the first resort. Commands are looked
+//! for at every step, and interrupt every wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levada_core::{Budget, Position, Positions, Record, SourceError, SplitId};
+use rdkafka::consumer::Consumer;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::client::{at_offsets, partitions};
+use super::config::BatchBounds;
+use super::error::ReadError;
+use super::events::Client;
+use super::handover::{Command, Exchange, Handover, ReadingId};
+use super::splits::{Building, Splits};
+use super::status::SourceStatus;
+
+/// How long the thread waits for an event when there is none; commands interrupt it.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long a batch is kept before all splits are paused.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the thread waits for the budget before it looks for commands again: the budget is shared by the process
+/// and cannot be interrupted.
+const STEP: Duration = Duration::from_millis(10);
+
+/// The same while all splits are paused, where nothing is in a hurry any more.
+const HELD_STEP: Duration = Duration::from_millis(50);
+
+/// After so many records the thread looks at the clock and for commands.
+const LOOK_EVERY: u32 = 64;
+
+/// Whether the thread goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Continue,
+    Stop,
+}
+
+/// Where a reader's flow stands.
+enum Flow {
+    Flowing,
+    /// Something could not be handed over since.
+    Stuck(Instant),
+    /// All splits are paused.
+    HeldBack,
+}
+
+/// Everything the thread owns.
+pub(super) struct Reader {
+    pub(super) client: Client,
+    pub(super) bootstrap: String,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) status: Arc<SourceStatus>,
+    pub(super) budget: Budget,
+    pub(super) bounds: BatchBounds,
+    pub(super) stops: Option<Positions>,
+    pub(super) splits: Splits,
+    pub(super) building: Building,
+    /// When the first record of the batch that is being filled was appended.
+    since: Option<Instant>,
+    /// What is ready to be handed over, in order. Nothing is fetched while it holds something, except when held back.
+    outbox: VecDeque<Handover>,
+    flow: Flow,
+    pub(super) last_probe: Option<Instant>,
+}
+
+impl Reader {
+    pub(super) fn new(
+        client: Client,
+        bootstrap: String,
+        exchange: Arc<Exchange>,
+        status: Arc<SourceStatus>,
+        budget: Budget,
+        bounds: BatchBounds,
+        stops: Option<Positions>,
+    ) -> Self {
+        Self {
+            client,
+            bootstrap,
+            exchange,
+            status,
+            budget,
+            bounds,
+            stops,
+            splits: Splits::default(),
+            building: Building::default(),
+            since: None,
+            outbox: VecDeque::new(),
+            flow: Flow::Flowing,
+            last_probe: None,
+        }
+    }
+
+    /// Reads until it is told to stop or fails. A failure is handed over behind everything that was read before it.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.step() {
+                Ok(Next::Continue) => {}
+                Ok(Next::Stop) => return,
+                Err(error) => {
+                    self.fail(error.into());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Next, ReadError> {
+        if self.apply_commands()? == Next::Stop {
+            return Ok(Next::Stop);
+        }
+        if self.hand_over() {
+            self.flow_again()?;
+            self.fill()?;
+        } else {
+            self.wait_stuck()?;
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Fills a batch until it is full, old, or nothing more is there.
+    fn fill(&mut self) -> Result<(), ReadError> {
+        let mut until_look = LOOK_EVERY;
+        loop {
+            if !self.serve_what_is_there()? {
+                self.probe_brokers();
+                break;
+            }
+            until_look -= 1;
+            if until_look == 0 {
+                until_look = LOOK_EVERY;
+                if self.exchange.has_commands() || self.age() >= self.bounds.age {
+                    break;
+                }
+            }
+            if self.is_full() {
+                break;
+            }
+        }
+        self.close_batch()
+    }
+
+    /// Serves one event, waiting for it; tells whether there was one.
+    fn serve_next(&mut self, patience: Duration) -> Result<bool, ReadError> {
+        // The event borrows the client alone; the rest of the reader is free to change.
+        let Some(mut event) = self.client.poll(patience) else {
+            return Ok(false);
+        };
+        super::serve::serve(
+            event.view(),
+            &mut super::serve::Serving {
+                client: &self.client,
+                bootstrap: &self.bootstrap,
+                splits: &mut self.splits,
+                building: &mut self.building,
+                status: &self.status,
+            },
+        )?;
+        if self.since.is_none() && !self.building.is_empty() {
+            self.since = Some(Instant::now());
+        }
+        Ok(true)
+    }
+
+    /// With nothing collected, waits for an event or a command. With something collected, serves only what is there
+    /// already; while the receiver is busy anyhow, waits for more until the batch is old.
+    fn serve_what_is_there(&mut self) -> Result<bool, ReadError> {
+        if self.building.is_empty() {
+            return self.serve_next(IDLE);
+        }
+        if self.serve_next(Duration::ZERO)? {
+            return Ok(true);
+        }
+        if self.exchange.is_drained() {
+            return Ok(false);
+        }
+        self.serve_next(self.bounds.age.saturating_sub(self.age()))
+    }
+
+    fn is_full(&self) -> bool {
+        let builder = &self.building.builder;
+        builder.len() >= self.bounds.records || builder.bytes() >= self.bounds.bytes
+    }
+
+    fn age(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Moves what was collected to the outbox: the batch, then the ends that its positions reach.
+    fn close_batch(&mut self) -> Result<(), ReadError> {
+        self.since = None;
+        if self.building.is_empty() {
+            return Ok(());
+        }
+        let Building { builder, readings, ended, .. } = self.building.take();
+        if !readings.is_empty() {
+            self.outbox.push_back(Handover::Batch { builder, readings, is_paid: false });
+        }
+        if !ended.is_empty() {
+            let list = partitions(ended.iter().map(|(_, split, _)| split))?;
+            self.unassign(&list)?;
+        }
+        for (reading, split, end) in ended {
+            self.outbox.push_back(Handover::EndOfSplit { reading, split, end });
+        }
+        Ok(())
+    }
+
+    /// Hands over what there is room and budget for; tells whether that was everything.
+    fn hand_over(&mut self) -> bool {
+        let share = self.share();
+        if matches!(self.flow, Flow::HeldBack) && !self.outbox.is_empty() && self.budget.used() > share / 2 {
+            return false;
+        }
+        while let Some(handover) = self.outbox.front_mut() {
+            if !self.exchange.has_room() || !take_permit(handover, &self.budget, share, STEP) {
+                return false;
+            }
+            if let Some(handover) = self.outbox.pop_front() {
+                self.exchange.offer(handover);
+            }
+        }
+        true
+    }
+
+    /// The part of the budget that batches may use: the other half is for what the client fetches ahead.
+    fn share(&self) -> usize {
+        self.budget.limit() / 2
+    }
+
+    fn flow_again(&mut self) -> Result<(), ReadError> {
+        if matches!(self.flow, Flow::HeldBack) {
+            let awake = self.splits.iter().filter(|reading| !reading.rests).map(|reading| &reading.split);
+            let list = partitions(awake)?;
+            self.resume_list(&list)?;
+            self.status.set_held_back(false);
+            self.exchange.want_room(false);
+            tracing::debug!("the splits go on");
+        }
+        self.flow = Flow::Flowing;
+        Ok(())
+    }
+
+    /// Waits a moment for room or budget; after [`PATIENCE`], pauses all splits and serves events meanwhile.
+    fn wait_stuck(&mut self) -> Result<(), ReadError> {
+        match self.flow {
+            Flow::Flowing => self.flow = Flow::Stuck(Instant::now()),
+            Flow::Stuck(since) if since.elapsed() >= PATIENCE => self.hold_back()?,
+            // The wait for the budget was in `hand_over`.
+            Flow::Stuck(since) => self.exchange.wait_for_room(PATIENCE.saturating_sub(since.elapsed())),
+            Flow::HeldBack => {
+                while self.serve_next(HELD_STEP)? && !self.exchange.has_commands() {}
+                self.close_batch()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_back(&mut self) -> Result<(), ReadError> {
+        let list = partitions(self.splits.iter().map(|reading| &reading.split))?;
+        self.pause_list(&list)?;
+        self.flow = Flow::HeldBack;
+        self.status.set_held_back(true);
+        self.exchange.want_room(true);
+        tracing::debug!(budget_used = self.budget.used(), "all splits are paused until batches are released");
+        Ok(())
+    }
+
+    fn apply_commands(&mut self) -> Result<Next, ReadError> {
+        if !self.exchange.has_commands() {
+            return Ok(Next::Continue);
+        }
+        for command in self.exchange.take_commands() {
+            match command {
+                Command::Add(splits) => self.add(splits)?,
+                Command::Remove(splits) => self.remove(&splits)?,
+                Command::Pause(splits) => self.rest(&splits, true)?,
+                Command::Resume(splits) => self.rest(&splits, false)?,
+                Command::Stop => return Ok(Next::Stop),
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    fn add(&mut self, splits: Vec<(ReadingId, SplitId, Position)>) -> Result<(), ReadError> {
+        let names: Vec<SplitId> = splits.iter().map(|(_, split, _)| split.clone()).collect();
+        self.remove(&names)?;
+        let mut started = Vec::new();
+        for (id, split, position) in splits {
+            let stop = self.stops.as_ref().and_then(|stops| stops.get(&split)).map(|stop| stop.next);
+            if stop.is_some_and(|stop| position.next >= stop) {
+                self.outbox.push_back(Handover::EndOfSplit { reading: id, split, end: position });
+                continue;
+            }
+            let offset = i64::try_from(position.next).unwrap_or(i64::MAX);
+            started.push((split.clone(), Offset::Offset(offset)));
+            self.splits.insert(id, split, position.next, stop);
+        }
+        let list = at_offsets(started.iter().map(|(split, offset)| (split, *offset)))?;
+        if list.count() == 0 {
+            return Ok(());
+        }
+        self.client
+            .consumer()
+            .incremental_assign(&list)
+            .map_err(|cause| ReadError::Call { doing: "assign partitions", cause })?;
+        // The client keeps its own note of pauses across assignments: ours is the one that counts.
+        if matches!(self.flow, Flow::HeldBack) { self.pause_list(&list) } else { Ok(()) }
+    }
+
+    /// Stops reading splits. What was collected so far is handed over first, so that a builder's split is always one
+    /// reading; `poll` drops what has become stale.
+    fn remove(&mut self, splits: &[SplitId]) -> Result<(), ReadError> {
+        self.close_batch()?;
+        let removed: Vec<_> = splits.iter().filter_map(|split| self.splits.remove(split)).collect();
+        let resting: Vec<_> = removed
+            .iter()
+            .filter(|reading| reading.rests || matches!(self.flow, Flow::HeldBack))
+            .map(|reading| &reading.split)
+            .collect();
+        self.resume_list(&partitions(resting)?)?;
+        self.unassign(&partitions(removed.iter().map(|reading| &reading.split))?)
+    }
+
+    fn rest(&mut self, splits: &[SplitId], rests: bool) -> Result<(), ReadError> {
+        let mut changed = Vec::new();
+        for split in splits {
+            if let Some(reading) = self.splits.get_mut(split).filter(|reading| reading.rests != rests) {
+                reading.rests = rests;
+                changed.push(split);
+            }
+        }
+        if matches!(self.flow, Flow::HeldBack) {
+            return Ok(()); // all are paused; the reading's note decides when they go on
+        }
+        let list = partitions(changed)?;
+        if rests { self.pause_list(&list) } else { self.resume_list(&list) }
+    }
+
+    fn unassign(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
+        if list.count() == 0 {
+            return Ok(());
+        }
+        let outcome = self.client.consumer().incremental_unassign(list);
+        outcome.map_err(|cause| ReadError::Call { doing: "unassign partitions", cause })
+    }
+
+    fn pause_list(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
+        if list.count() == 0 {
+            return Ok(());
+        }
+        self.client
+            .consumer()
+            .pause(list)
+            .map_err(|cause| ReadError::Call { doing: "pause partitions", cause })
+    }
+
+    fn resume_list(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
+        if list.count() == 0 {
+            return Ok(());
+        }
+        self.client
+            .consumer()
+            .resume(list)
+            .map_err(|cause| ReadError::Call { doing: "resume partitions", cause })
+    }
+
+    /// While no broker can be reached, looks about once a second whether one is back: the client itself tells only
+    /// when the first record arrives, which in a quiet topic may be never.
+    fn probe_brokers(&mut self) {
+        if !self.status.is_cut_off() || self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
+            return;
+        }
+        self.last_probe = Some(Instant::now());
+        let topic = self.splits.iter().next().map(|reading| reading.split.stream.to_string());
+        let answer = self.client.consumer().fetch_metadata(topic.as_deref(), IDLE / 4);
+        if answer.is_ok() {
+            self.status.set_cut_off(false);
+        }
+    }
+
+    /// Hands over what was read before the failure, then the failure. Waits for the budget no longer than it must: the
+    /// job ends in any case, and what is lost here is read again.
+    fn fail(mut self, error: SourceError) {
+        if self.close_batch().is_ok() {
+            let share = self.share();
+            for mut handover in std::mem::take(&mut self.outbox) {
+                if !take_permit(&mut handover, &self.budget, share, STEP) {
+                    break;
+                }
+                self.exchange.offer(handover);
+            }
+        }
+        self.exchange.offer(Handover::Failed(error));
+    }
+}
+
+/// Takes a batch's bytes from the budget, waiting up to `patience`: within the batches' share, or when nothing else is
+/// in flight. Tells whether the handover is paid for.
+fn take_permit(handover: &mut Handover, budget: &Budget, share: usize, patience: Duration) -> bool {
+    let Handover::Batch { builder, readings: _, is_paid } = handover else { return true };
+    // What a record weighs beside its payload counts as well: tiny records weigh little else.
+    let bytes = builder.bytes() + builder.len() * size_of::<Record<()>>();
+    if *is_paid || bytes == 0 {
+        return true;
+    }
+    if !budget.wait_below(share.saturating_sub(bytes), patience) {
+        return false;
+    }
+    match budget.try_acquire(bytes) {
+        Some(permit) => {
+            builder.hold(permit);
+            *is_paid = true;
+            true
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,209 @@
+//! What each event of the client means for the splits.
+
+use std::time::Duration;
+
+use levada_core::Position;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::RDKafkaErrorCode;
+
+use super::error::{ClientError, ReadError};
+use super::events::{Client, Event, Failure, Fetched, Place};
+use super::splits::{Building, Reading, Splits};
+use super::status::SourceStatus;
+
+/// How long the thread may stand still to explain an error that ends the source anyway.
+const EXPLAIN: Duration = Duration::from_secs(5);
+
+/// What an event may change.
+pub(super) struct Serving<'a> {
+    pub(super) client: &'a Client,
+    pub(super) bootstrap: &'a str,
+    pub(super) splits: &'a mut Splits,
+    pub(super) building: &'a mut Building,
+    pub(super) status: &'a SourceStatus,
+}
+
+/// Serves one event.
+///
+/// # Errors
+/// Returns what ends the source.
+#[inline]
+pub(super) fn serve(event: Event<'_>, on: &mut Serving<'_>) -> Result<(), ReadError> {
+    match event {
+        Event::Fetched(fetched) => match fetched.failure() {
+            None => append(&fetched, on),
+            Some(failure) => return fail(failure, on),
+        },
+        Event::EndOfPartition(place) => reach_end(&place, on),
+        Event::Error(failure) => return fail(failure, on),
+        Event::Log { level, facility, text } => log(level, facility, text),
+        Event::Statistics | Event::OffsetCommit => {}
+        Event::Rebalance => {
+            let text = "a client that only assigns was asked to rebalance".to_owned();
+            return Err(ReadError::Client(ClientError { code: RDKafkaErrorCode::State, text }));
+        }
+        Event::TokenRefresh => {
+            let text = "an OAUTHBEARER token is wanted; set sasl.oauthbearer.method=oidc".to_owned();
+            let cause = ClientError { code: RDKafkaErrorCode::Authentication, text };
+            return Err(ReadError::Authentication { bootstrap: on.bootstrap.to_owned(), cause });
+        }
+        Event::Other(number) => {
+            on.status.count_ignored_event();
+            tracing::debug!(number, "an event that nothing is done about");
+        }
+    }
+    Ok(())
+}
+
+/// Appends a record and moves its split's position past it.
+#[inline]
+fn append(fetched: &Fetched<'_>, on: &mut Serving<'_>) {
+    let record = fetched.record();
+    let Some(reading) = on.splits.find(fetched.key(), || fetched.topic()) else {
+        on.status.count_stale(1); // its split has ended or was removed
+        return;
+    };
+    if record.offset < reading.next {
+        on.status.count_stale(1);
+        return;
+    }
+    let stop = reading.stop.unwrap_or(u64::MAX);
+    if record.offset >= stop {
+        end(reading.split.clone(), on);
+        return;
+    }
+    let number = on.building.number(reading);
+    match fetched.headers() {
+        None => on.building.builder.push(number, record),
+        Some(headers) => on.building.builder.push_with_headers(number, record, headers),
+    }
+    reading.next = record.offset + 1;
+    if reading.next >= stop {
+        let split = reading.split.clone();
+        end(split, on);
+    }
+}
+
+/// Moves a split's position to the end of its partition: past control records, aborted data and holes.
+fn reach_end(place: &Place, on: &mut Serving<'_>) {
+    on.status.set_cut_off(false);
+    let Ok(offset) = u64::try_from(place.offset) else { return };
+    let Some(reading) = on.splits.named_mut(&place.topic, place.partition) else { return };
+    if reading.stop.is_some_and(|stop| offset >= stop) {
+        let split = reading.split.clone();
+        end(split, on);
+    } else if offset > reading.next {
+        let number = on.building.number(reading);
+        on.building.builder.advance(number, Position::at(offset));
+        reading.next = offset;
+    }
+}
+
+/// Ends a split's bounded read at its stop: whatever lies between the last record and the stop was passed.
+fn end(split: levada_core::SplitId, on: &mut Serving<'_>) {
+    let Some(mut reading) = on.splits.remove(&split) else { return };
+    let end = Position::at(reading.stop.unwrap_or(reading.next));
+    let number = on.building.number(&mut reading);
+    on.building.builder.advance(number, end.clone());
+    on.building.ended.push((reading.id, split, end));
+}
+
+/// Counts an error, and decides whether it ends the source.
+fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
+    use RDKafkaErrorCode as Code;
+    let Failure { error, is_fatal, place } = failure;
+    on.status.count_error(&error);
+    if is_fatal {
+        return Err(ReadError::Client(error));
+    }
+    if error.code == Code::AllBrokersDown {
+        on.status.set_cut_off(true);
+    }
+    let Some(place) = place else {
+        tracing::warn!(%error, "the Kafka client reports an error");
+        return Ok(());
+    };
+    let Some(reading) = on.splits.named_mut(&place.topic, place.partition) else {
+        tracing::debug!(%error, topic = place.topic, partition = place.partition, "an error of a split not read");
+        return Ok(());
+    };
+    match error.code {
+        Code::AutoOffsetReset | Code::OffsetOutOfRange => out_of_range(reading, error, on.client),
+        Code::UnknownTopicOrPartition
+        | Code::UnknownTopic
+        | Code::UnknownPartition
+        | Code::UnknownTopicId => confirm_gone(&place.topic, on.client),
+        // Records that cannot be read are skipped by the client: going on would lose them.
+        Code::BadMessage
+        | Code::BadCompression
+        | Code::InvalidMessage
+        | Code::UnsupportedCompressionType
+        | Code::NotImplemented
+        | Code::MessageSizeTooLarge
+        | Code::LogTruncation
+        | Code::TopicAuthorizationFailed
+        | Code::InvalidTopic => {
+            let split = reading.split.clone();
+            Err(ReadError::Split { split, next: reading.next, cause: error })
+        }
+        _ => {
+            tracing::warn!(%error, split = %reading.split, next = reading.next, "the Kafka client reports an error");
+            Ok(())
+        }
+    }
+}
+
+/// Explains a position that the partition does not hold, with the range that it does hold.
+fn out_of_range(reading: &Reading, cause: ClientError, client: &Client) -> Result<(), ReadError> {
+    let split = reading.split.clone();
+    let asked = reading.next;
+    let range = client.consumer().fetch_watermarks(&split.stream, split.index as i32, EXPLAIN);
+    let Ok((Ok(low), Ok(high))) = range.map(|(low, high)| (u64::try_from(low), u64::try_from(high))) else {
+        return Err(ReadError::OutOfRange { split, asked, cause });
+    };
+    if asked < low {
+        Err(ReadError::BehindRange { split, asked, low, high })
+    } else if asked > high {
+        Err(ReadError::BeyondRange { split, asked, low, high })
+    } else {
+        restart(reading, client)
+    }
+}
+
+/// Starts a split's fetching again from where it stands: the client gave up on a position that was asked for earlier.
+fn restart(reading: &Reading, client: &Client) -> Result<(), ReadError> {
+    let call = |doing| move |cause| ReadError::Call { doing, cause };
+    let consumer = client.consumer();
+    let offset = rdkafka::Offset::Offset(i64::try_from(reading.next).unwrap_or(i64::MAX));
+    let list = super::client::at_offsets([(&reading.split, offset)])?;
+    consumer.incremental_unassign(&list).map_err(call("unassign a partition"))?;
+    consumer.incremental_assign(&list).map_err(call("assign a partition"))?;
+    if reading.rests {
+        consumer.pause(&list).map_err(call("pause a partition"))?;
+    }
+    tracing::warn!(split = %reading.split, next = reading.next, "fetching starts again after a position out of range");
+    Ok(())
+}
+
+/// Asks the cluster whether a topic is really gone: a broker that has just started may not know it yet.
+fn confirm_gone(topic: &str, client: &Client) -> Result<(), ReadError> {
+    let answer = client.describe_topics(&[topic.to_owned()], EXPLAIN);
+    let is_gone = answer.is_ok_and(|topics| {
+        topics.iter().any(|topic| topic.error == Some(RDKafkaErrorCode::UnknownTopicOrPartition))
+    });
+    if is_gone {
+        return Err(ReadError::TopicGone { topic: topic.to_owned() });
+    }
+    tracing::warn!(topic, "a broker does not know the topic, the cluster does");
+    Ok(())
+}
+
+/// Passes a line of the client's log on. Levels are those of syslog.
+fn log(level: i32, facility: &str, text: &str) {
+    match level {
+        ..=3 => tracing::error!(target: "librdkafka", facility, "{text}"),
+        4 => tracing::warn!(target: "librdkafka", facility, "{text}"),
+        5 | 6 => tracing::info!(target: "librdkafka", facility, "{text}"),
+        _ => tracing::debug!(target: "librdkafka", facility, "{text}"),
+    }
+}

@@ -1,0 +1,78 @@
+//! What can be seen of a running source from outside.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::error::ClientError;
+
+/// Counters and states of one source, shared with whoever shows them. All counts are since the source was opened.
+#[derive(Debug, Default)]
+pub struct SourceStatus {
+    is_cut_off: AtomicBool,
+    is_held_back: AtomicBool,
+    errors: AtomicU64,
+    stale: AtomicU64,
+    pauses: AtomicU64,
+    ignored_events: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+impl SourceStatus {
+    /// Tells whether no broker can be reached. A state, not an end: reading goes on when one is back.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether all splits are paused because the byte budget is used up or nobody takes the records.
+    pub fn is_held_back(&self) -> bool {
+        self.is_held_back.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of errors that the client reported, retriable ones included.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of records dropped because their split was removed, had ended or had been given another
+    /// position.
+    pub fn stale_records(&self) -> u64 {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often all splits were paused for want of budget.
+    pub fn pauses(&self) -> u64 {
+        self.pauses.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of events that nothing is done about.
+    pub fn ignored_events(&self) -> u64 {
+        self.ignored_events.load(Ordering::Relaxed)
+    }
+
+    /// Returns the last error that the client reported.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_cut_off(&self, is_cut_off: bool) {
+        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_held_back(&self, is_held_back: bool) {
+        self.is_held_back.store(is_held_back, Ordering::Relaxed);
+        self.pauses.fetch_add(u64::from(is_held_back), Ordering::Relaxed);
+    }
+
+    pub(super) fn count_error(&self, error: &ClientError) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }
+
+    pub(super) fn count_stale(&self, records: u64) {
+        self.stale.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_ignored_event(&self) {
+        self.ignored_events.fetch_add(1, Ordering::Relaxed);
+    }
+}

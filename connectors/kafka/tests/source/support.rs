@@ -1,0 +1,305 @@
+//! Topics, records and reading for the tests of this binary.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_core::{
+    Assignment, BatchBuilder, Budget, Polled, Position, Positions, Source, SourceContext, SourceError,
+    SplitId, StreamId,
+};
+use levada_kafka::{KafkaSource, KafkaSourceConfig, StartAt, StopAt};
+use levada_testcontainers::{Kafka, unique_name};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer,
+};
+
+/// Long enough for a busy machine; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A topic of a test's own.
+pub struct Topic {
+    pub bootstrap: String,
+    pub name: String,
+}
+
+impl Topic {
+    /// Makes a topic on the shared broker.
+    pub async fn new(partitions: i32) -> Topic {
+        Topic::with(partitions, &[]).await
+    }
+
+    /// The same with properties of the topic.
+    pub async fn with(partitions: i32, properties: &[(&str, &str)]) -> Topic {
+        let bootstrap = Kafka::shared().expect("a broker").bootstrap().to_owned();
+        Topic::at(&bootstrap, partitions, properties).await
+    }
+
+    /// The same on a broker of the test's own.
+    pub async fn at(bootstrap: &str, partitions: i32, properties: &[(&str, &str)]) -> Topic {
+        let name = unique_name("source");
+        let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        for (key, value) in properties {
+            topic = topic.set(key, value);
+        }
+        let results =
+            admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
+        results.into_iter().for_each(|result| drop(result.expect("create the topic")));
+        Topic { bootstrap: bootstrap.to_owned(), name }
+    }
+
+    pub fn split(&self, index: u32) -> SplitId {
+        SplitId::new(self.name.as_str(), index)
+    }
+
+    /// Reads the topic from its start to the end that it has now.
+    pub fn bounded(&self) -> KafkaSourceConfig {
+        self.config().stop_at(StopAt::LatestAtStart)
+    }
+
+    /// Reads the topic from its start for ever.
+    pub fn config(&self) -> KafkaSourceConfig {
+        KafkaSourceConfig::new(&self.bootstrap, [&self.name]).start_at(StartAt::Earliest)
+    }
+
+    /// Writes values to one partition and waits until they are stored.
+    pub fn write<'v>(&self, partition: i32, values: impl IntoIterator<Item = &'v str>) {
+        let producer = plain_producer(&self.bootstrap);
+        self.send(&producer, partition, values);
+        producer.flush(PATIENCE).expect("flush");
+    }
+
+    /// Writes `count` values of `size` bytes that begin with their number.
+    pub fn write_numbered(&self, partition: i32, count: usize, size: usize) {
+        let values: Vec<String> = (0..count).map(|number| format!("{number:<size$}")).collect();
+        let producer = plain_producer(&self.bootstrap);
+        for value in &values {
+            self.send(&producer, partition, [value.as_str()]);
+        }
+        producer.flush(PATIENCE).expect("flush");
+    }
+
+    /// Begins a transaction on a producer of its own.
+    pub fn transaction(&self) -> Transaction<'_> {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", &self.bootstrap)
+            .set("transactional.id", unique_name("tx"))
+            .set("transaction.timeout.ms", "600000")
+            .create()
+            .expect("a producer");
+        producer.init_transactions(PATIENCE).expect("init");
+        producer.begin_transaction().expect("begin");
+        Transaction { topic: self, producer }
+    }
+
+    fn send<'v, C: ProducerContext>(
+        &self,
+        producer: &impl Sends<C>,
+        partition: i32,
+        values: impl IntoIterator<Item = &'v str>,
+    ) {
+        for value in values {
+            producer.send_one(BaseRecord::to(&self.name).partition(partition).key("k").payload(value));
+        }
+    }
+}
+
+/// What both kinds of producers can do.
+pub trait Sends<C> {
+    fn send_one(&self, record: BaseRecord<'_, str, str>);
+}
+
+impl Sends<Counting> for ThreadedProducer<Counting> {
+    fn send_one(&self, record: BaseRecord<'_, str, str>) {
+        let mut record = record;
+        while let Err((error, unsent)) = self.send(record) {
+            assert_eq!(error.rdkafka_error_code(), Some(rdkafka::error::RDKafkaErrorCode::QueueFull));
+            self.flush(PATIENCE).expect("flush");
+            record = unsent;
+        }
+    }
+}
+
+impl Sends<rdkafka::producer::DefaultProducerContext> for BaseProducer {
+    fn send_one(&self, record: BaseRecord<'_, str, str>) {
+        self.send(record).map_err(|(error, _)| error).expect("send");
+    }
+}
+
+/// An open transaction.
+pub struct Transaction<'t> {
+    topic: &'t Topic,
+    producer: BaseProducer,
+}
+
+impl Transaction<'_> {
+    pub fn write<'v>(self, partition: i32, values: impl IntoIterator<Item = &'v str>) -> Self {
+        self.topic.send(&self.producer, partition, values);
+        self.producer.flush(PATIENCE).expect("flush");
+        self
+    }
+
+    pub fn commit(self) {
+        self.producer.commit_transaction(PATIENCE).expect("commit");
+    }
+
+    pub fn abort(self) {
+        self.producer.abort_transaction(PATIENCE).expect("abort");
+    }
+}
+
+/// Fails the test when a record was not stored.
+pub struct Counting;
+
+impl rdkafka::ClientContext for Counting {}
+
+impl ProducerContext for Counting {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = result {
+            eprintln!("a record was not stored: {error}");
+            std::process::abort();
+        }
+    }
+}
+
+pub fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
+    ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("message.max.bytes", "100000000")
+        .set("queue.buffering.max.kbytes", "1000000")
+        .set("linger.ms", "5")
+        .create_with_context(Counting)
+        .expect("a producer")
+}
+
+pub fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client")
+}
+
+/// An open source with the one budget it needs, and what was read so far.
+pub struct Reading {
+    pub source: KafkaSource,
+    pub budget: Budget,
+    pub assignment: Option<Assignment>,
+    pub builder: BatchBuilder,
+    /// Offset and value of every record, by split, in the order of reading.
+    pub records: BTreeMap<SplitId, Vec<(u64, String)>>,
+    pub positions: Positions,
+    pub ends: BTreeMap<SplitId, u64>,
+    pub is_over: bool,
+}
+
+impl Reading {
+    pub async fn open(config: KafkaSourceConfig) -> Reading {
+        Reading::open_as(config, 0, 1).await
+    }
+
+    pub async fn open_as(config: KafkaSourceConfig, subtask: u32, parallelism: u32) -> Reading {
+        Reading::open_with(config, subtask, parallelism, Budget::new(64 << 20)).await
+    }
+
+    pub async fn open_with(
+        config: KafkaSourceConfig,
+        subtask: u32,
+        parallelism: u32,
+        budget: Budget,
+    ) -> Reading {
+        let mut source = KafkaSource::new(config).expect("a configuration that works");
+        let ctx = SourceContext { subtask, parallelism, budget: budget.clone() };
+        source.open(ctx).await.expect("open");
+        Reading {
+            source,
+            budget,
+            assignment: None,
+            builder: BatchBuilder::new(),
+            records: BTreeMap::new(),
+            positions: Positions::new(),
+            ends: BTreeMap::new(),
+            is_over: false,
+        }
+    }
+
+    /// Polls once, and adds what was assigned at its configured start.
+    pub async fn poll(&mut self) -> Result<Polled, SourceError> {
+        let polled =
+            tokio::time::timeout(PATIENCE, self.source.poll(&mut self.builder)).await.expect("in time")?;
+        self.note(&polled);
+        if let Polled::Assigned(assignment) = &polled {
+            self.source.add(starts(assignment))?;
+        }
+        Ok(polled)
+    }
+
+    /// Takes what a poll appended.
+    pub fn note(&mut self, polled: &Polled) {
+        match polled {
+            Polled::Batch => {
+                let (batch, moved) = self.builder.finish();
+                for record in batch.records() {
+                    let value = batch.value(&record.origin).unwrap_or_default();
+                    let text = String::from_utf8_lossy(value).trim_end().to_owned();
+                    let split = batch.split(&record.origin).clone();
+                    self.records.entry(split).or_default().push((record.origin.offset, text));
+                }
+                self.positions.merge(moved);
+            }
+            Polled::Assigned(assignment) => self.assignment = Some(assignment.clone()),
+            Polled::EndOfSplit(split, end) => {
+                self.ends.insert(split.clone(), end.next);
+            }
+            Polled::End => self.is_over = true,
+            _ => {}
+        }
+    }
+
+    /// Polls until the condition holds.
+    pub async fn until(&mut self, mut is_done: impl FnMut(&Reading) -> bool) {
+        while !is_done(self) {
+            self.poll().await.expect("poll");
+        }
+    }
+
+    /// Polls to the end of a bounded read.
+    pub async fn to_end(mut self) -> Reading {
+        self.until(|reading| reading.is_over).await;
+        self.source.close().await;
+        self
+    }
+
+    pub fn values(&self, split: &SplitId) -> Vec<&str> {
+        self.records.get(split).into_iter().flatten().map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub fn offsets(&self, split: &SplitId) -> Vec<u64> {
+        self.records.get(split).into_iter().flatten().map(|(offset, _)| *offset).collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.records.values().map(Vec::len).sum()
+    }
+
+    pub fn position(&self, split: &SplitId) -> Option<u64> {
+        self.positions.get(split).map(|position| position.next)
+    }
+
+    pub fn stream(&self) -> (Arc<str>, StreamId) {
+        let stream = &self.assignment.as_ref().expect("assigned").streams[0];
+        (Arc::clone(&stream.stream), stream.id.clone())
+    }
+}
+
+/// Returns the configured start of each assigned split.
+pub fn starts(assignment: &Assignment) -> Vec<(SplitId, Position)> {
+    let mut starts = Vec::new();
+    for stream in &assignment.streams {
+        let split = |index| SplitId { stream: Arc::clone(&stream.stream), index };
+        starts.extend(stream.splits.iter().map(|start| (split(start.index), start.start.clone())));
+    }
+    starts.retain(|(split, _)| assignment.splits.contains(split));
+    starts
+}
