@@ -13,6 +13,7 @@ use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer,
 };
@@ -144,10 +145,28 @@ impl Transaction<'_> {
 
     pub fn commit(self) {
         self.producer.commit_transaction(PATIENCE).expect("commit");
+        self.wait_for_marker();
     }
 
     pub fn abort(self) {
         self.producer.abort_transaction(PATIENCE).expect("abort");
+        self.wait_for_marker();
+    }
+
+    /// The coordinator answers before it has written the markers. Only one transaction of a test ends at a time, so the
+    /// last stable offset then meets the high watermark.
+    fn wait_for_marker(&self) {
+        let high = |isolation: &str| {
+            let consumer: BaseConsumer = ClientConfig::new()
+                .set("bootstrap.servers", &self.topic.bootstrap)
+                .set("isolation.level", isolation)
+                .create()
+                .expect("a consumer");
+            move |topic: &str| consumer.fetch_watermarks(topic, 0, PATIENCE).expect("watermarks").1
+        };
+        let (stable, all) = (high("read_committed"), high("read_uncommitted"));
+        let is_over = || stable(&self.topic.name) == all(&self.topic.name);
+        levada_testcontainers::wait_until(PATIENCE, "the transaction's marker", is_over).expect("in time");
     }
 }
 
