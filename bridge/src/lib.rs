@@ -1,2 +1,20 @@
-//! Moves Kafka topics into Postgres tables exactly once.
+//! The `levada` command: moves Kafka topics into Postgres tables exactly once.
+//!
+//! It is *not* a stream processor: no joins, windows or shuffles. It reads a pipeline file, checks it against the live
+//! systems, says what it guarantees and what that rests on, and moves records until it is stopped or the work is done.
+//!
+//! ```text
+//!   pipeline file ──▶ config (every error at once) ──▶ assemble ──▶ levada-engine job
+//!                                                          │             │ progress
+//!                                                     start-up block   bar, log lines, balance, exit code
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod assemble;
+pub mod cli;
+pub mod config;
+pub mod decode;
+pub mod exit;
+mod logs;
+mod run;
+mod startup;

@@ -1,2 +1,8 @@
 //! The `levada` command.
-fn main() {}
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    levada::cli::main().into()
+}

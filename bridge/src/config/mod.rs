@@ -6,4 +6,7 @@ mod pipeline;
 mod yaml;
 
 pub use fields::{ConfigError, ConfigErrors};
-pub use pipeline::{KafkaPart, KeyFormat, KeyFrom, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones, Unit, load, parse};
+pub use pipeline::{
+    ColumnPart, KafkaPart, KeyFormat, KeyFrom, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones,
+    Unit, load, parse,
+};

@@ -55,7 +55,9 @@ pub enum StartFrom {
 pub struct PostgresPart {
     /// Connection URL or `key=value` string, with its secrets.
     pub url: String,
-    /// The table, with its schema before a dot if it is not on the search path.
+    /// The table's schema; without one the connection's search path decides.
+    pub schema: Option<String>,
+    /// The table. A dot is part of the name.
     pub table: String,
     /// How rows are written.
     pub mode: TableMode,
@@ -63,8 +65,8 @@ pub struct PostgresPart {
     pub key: Option<KeyFrom>,
     /// What a tombstone does.
     pub tombstones: Tombstones,
-    /// Units of integers that go into date or timestamp columns.
-    pub units: BTreeMap<String, Unit>,
+    /// What only the user can know about columns.
+    pub columns: BTreeMap<String, ColumnPart>,
     /// How long one statement may take.
     pub statement_timeout: Option<Duration>,
     /// How long one statement may wait for a lock.
@@ -79,9 +81,20 @@ impl fmt::Debug for PostgresPart {
             .field("mode", &self.mode)
             .field("key", &self.key)
             .field("tombstones", &self.tombstones)
-            .field("units", &self.units)
+            .field("columns", &self.columns)
             .finish_non_exhaustive()
     }
+}
+
+/// What only the user can know about a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ColumnPart {
+    /// What integers in a column of dates or times count.
+    pub unit: Option<Unit>,
+    /// Whether a time without an offset is UTC.
+    pub assume_utc: bool,
+    /// Whether text goes into a JSON column as a string instead of as a document.
+    pub text_is_json_string: bool,
 }
 
 /// How rows are written.
@@ -157,7 +170,9 @@ impl KeyFrom {
     /// Returns the key columns.
     pub fn columns(&self) -> &[String] {
         match self {
-            KeyFrom::Value { columns } | KeyFrom::RecordKey { columns, .. } | KeyFrom::Headers { columns } => columns,
+            KeyFrom::Value { columns }
+            | KeyFrom::RecordKey { columns, .. }
+            | KeyFrom::Headers { columns } => columns,
             KeyFrom::Coordinates { columns } => columns,
         }
     }
@@ -172,7 +187,10 @@ pub fn load(file: &Path) -> Result<Pipeline, ConfigErrors> {
         Ok(text) => parse(file, &text),
         Err(error) => {
             let error = ConfigError::new(1, "", format!("cannot read the file: {error}"));
-            Err(ConfigErrors { file: file.to_owned(), errors: vec![error] })
+            Err(ConfigErrors {
+                file: file.to_owned(),
+                errors: vec![error],
+            })
         }
     }
 }
@@ -184,23 +202,40 @@ pub fn load(file: &Path) -> Result<Pipeline, ConfigErrors> {
 pub fn parse(file: &Path, text: &str) -> Result<Pipeline, ConfigErrors> {
     let errors = Errors::default();
     let node = yaml::parse(text, &errors);
-    let pipeline = node.as_ref().and_then(|node| pipeline(Section::root(node, &errors)?));
+    let pipeline = node
+        .as_ref()
+        .and_then(|node| pipeline(Section::root(node, &errors)?));
     drop(node);
     let errors = errors.into_sorted();
     match pipeline {
         Some(pipeline) if errors.is_empty() => Ok(pipeline),
-        _ => Err(ConfigErrors { file: file.to_owned(), errors }),
+        _ => Err(ConfigErrors {
+            file: file.to_owned(),
+            errors,
+        }),
     }
 }
 
 fn pipeline(root: Section<'_>) -> Option<Pipeline> {
     // Every part is read before any `?`, so that one error does not hide the others.
-    let name = root.required("name", "the pipeline's name").and_then(|field| field.name());
-    let source = root.required("source", "a section with \"kafka\"").and_then(|field| source(&field));
-    let sink = root.required("sink", "a section with \"postgres\"").and_then(|field| sink(&field));
-    let parallelism = root.optional("parallelism").map_or(Some(1), |field| field.number(1));
-    let memory = root.optional("memory").map_or(Some(256 << 20), |field| field.bytes());
-    let commit = root.optional("commit").map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
+    let name = root
+        .required("name", "the pipeline's name")
+        .and_then(|field| field.name());
+    let source = root
+        .required("source", "a section with \"kafka\"")
+        .and_then(|field| source(&field));
+    let sink = root
+        .required("sink", "a section with \"postgres\"")
+        .and_then(|field| sink(&field));
+    let parallelism = root
+        .optional("parallelism")
+        .map_or(Some(1), |field| field.number(1));
+    let memory = root
+        .optional("memory")
+        .map_or(Some(256 << 20), |field| field.bytes());
+    let commit = root
+        .optional("commit")
+        .map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
     root.finish();
     Some(Pipeline {
         name: name?,
@@ -214,22 +249,39 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
 
 fn source(field: &Field<'_>) -> Option<KafkaPart> {
     let section = field.section()?;
-    let kafka = section.required("kafka", "a section").and_then(|field| kafka(&field));
+    let kafka = section
+        .required("kafka", "a section")
+        .and_then(|field| kafka(&field));
     section.finish();
     kafka
 }
 
 fn kafka(field: &Field<'_>) -> Option<KafkaPart> {
     let section = field.section()?;
-    let brokers = section.required("brokers", "one or more host:port").and_then(|field| field.names());
-    let topics = section.required("topics", "one or more topics").and_then(|field| field.names());
+    let brokers = section
+        .required("brokers", "one or more host:port")
+        .and_then(|field| field.names());
+    let topics = section
+        .required("topics", "one or more topics")
+        .and_then(|field| field.names());
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
-    let start = section.optional("start").map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
-    let format = section.required("format", "json").and_then(|field| field.choice(&[("json", ())]));
-    let properties = section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
+    let start = section
+        .optional("start")
+        .map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
+    let format = section
+        .required("format", "json")
+        .and_then(|field| field.choice(&[("json", ())]));
+    let properties = section
+        .optional("properties")
+        .map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
     section.finish();
     format?;
-    Some(KafkaPart { brokers: brokers?, topics: topics?, start: start?, properties: properties? })
+    Some(KafkaPart {
+        brokers: brokers?,
+        topics: topics?,
+        start: start?,
+        properties: properties?,
+    })
 }
 
 fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
@@ -241,37 +293,59 @@ fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
 
 fn sink(field: &Field<'_>) -> Option<PostgresPart> {
     let section = field.section()?;
-    let postgres = section.required("postgres", "a section").and_then(|field| postgres(&field));
+    let postgres = section
+        .required("postgres", "a section")
+        .and_then(|field| postgres(&field));
     section.finish();
     postgres
 }
 
 fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
     let section = field.section()?;
-    let url = section.required("url", "postgres://user:password@host:port/database").and_then(|field| field.name());
-    let table = section.required("table", "a table").and_then(|field| field.name());
+    let url = section
+        .required("url", "postgres://user:password@host:port/database")
+        .and_then(|field| field.name());
+    let table = section
+        .required("table", "a table")
+        .and_then(|field| field.name());
     let modes = [("upsert", TableMode::Upsert), ("insert", TableMode::Insert)];
-    let mode = section.optional("mode").map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
+    let mode = section
+        .optional("mode")
+        .map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
     let key_field = section.optional("key");
     let key = key_field.as_ref().map(key);
     let policies = [("ignore", Tombstones::Ignore), ("delete", Tombstones::Delete)];
     let tombstones_field = section.optional("tombstones");
-    let tombstones = tombstones_field.as_ref().map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
-    let units = section.optional("columns").map_or_else(|| Some(BTreeMap::new()), |field| units(&field));
-    let statement_timeout = section.optional("statement_timeout").map(|field| field.duration());
+    let tombstones = tombstones_field
+        .as_ref()
+        .map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
+    let schema = section.optional("schema").map(|field| field.name());
+    let columns = section
+        .optional("columns")
+        .map_or_else(|| Some(BTreeMap::new()), |field| columns(&field));
+    let statement_timeout = section
+        .optional("statement_timeout")
+        .map(|field| field.duration());
     let lock_timeout = section.optional("lock_timeout").map(|field| field.duration());
 
     if mode == Some(TableMode::Upsert) && key_field.is_none() {
         field.error("upsert needs \"key\": the columns that make a row the same row");
     }
-    if mode == Some(TableMode::Insert) && tombstones == Some(Tombstones::Delete) {
-        if let Some(field) = &tombstones_field {
-            field.error("\"delete\" needs \"mode: upsert\": plain inserts have no row to delete");
-        }
+    let deletes = tombstones_field
+        .as_ref()
+        .filter(|_| tombstones == Some(Tombstones::Delete));
+    if let Some(field) = deletes.filter(|_| mode == Some(TableMode::Insert)) {
+        field.error("\"delete\" needs \"mode: upsert\": plain inserts have no row to delete");
+    }
+    if let (Some(field), Some(Some(KeyFrom::Value { .. } | KeyFrom::Coordinates { .. }))) = (deletes, &key) {
+        field.error(
+            "\"delete\" needs a key from record_key or headers: a tombstone has no value to take it from",
+        );
     }
     section.finish();
     Some(PostgresPart {
         url: url?,
+        schema: schema.flatten(),
         table: table?,
         mode: mode?,
         key: match key {
@@ -279,7 +353,7 @@ fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
             None => None,
         },
         tombstones: tombstones?,
-        units: units?,
+        columns: columns?,
         statement_timeout: statement_timeout.flatten(),
         lock_timeout: lock_timeout.flatten(),
     })
@@ -300,12 +374,18 @@ fn key(field: &Field<'_>) -> Option<KeyFrom> {
         ("coordinates", From::Coordinates),
         ("headers", From::Headers),
     ];
-    let from = section.required("from", "value, record_key, coordinates or headers").and_then(|f| f.choice(&origins));
+    let from = section
+        .required("from", "value, record_key, coordinates or headers")
+        .and_then(|f| f.choice(&origins));
     let columns = if from == Some(From::Coordinates) {
         let defaults = ["kafka_topic", "kafka_partition", "kafka_offset"].map(str::to_owned);
-        section.optional("columns").map_or_else(|| Some(defaults.to_vec()), |field| field.names())
+        section
+            .optional("columns")
+            .map_or_else(|| Some(defaults.to_vec()), |field| field.names())
     } else {
-        section.required("columns", "the key's columns").and_then(|field| field.names())
+        section
+            .required("columns", "the key's columns")
+            .and_then(|field| field.names())
     };
     let format = match from {
         Some(From::RecordKey) => key_format(&section),
@@ -350,13 +430,32 @@ fn key_format(section: &Section<'_>) -> Option<KeyFormat> {
     }
 }
 
-fn units(field: &Field<'_>) -> Option<BTreeMap<String, Unit>> {
-    let words = [("s", Unit::Seconds), ("ms", Unit::Millis), ("us", Unit::Micros), ("ns", Unit::Nanos)];
+fn columns(field: &Field<'_>) -> Option<BTreeMap<String, ColumnPart>> {
+    let words = [
+        ("s", Unit::Seconds),
+        ("ms", Unit::Millis),
+        ("us", Unit::Micros),
+        ("ns", Unit::Nanos),
+    ];
     let read = |(name, field): (&str, Field<'_>)| {
         let section = field.section()?;
-        let unit = section.required("unit", "s, ms, us or ns").and_then(|field| field.choice(&words));
+        let unit = section.optional("unit").map(|field| field.choice(&words));
+        let assume_utc = section
+            .optional("assume_utc")
+            .map_or(Some(false), |field| field.flag());
+        let json_string = section
+            .optional("text_is_json_string")
+            .map_or(Some(false), |field| field.flag());
         section.finish();
-        Some((name.to_owned(), unit?))
+        let (assume_utc, text_is_json_string) = (assume_utc?, json_string?);
+        Some((
+            name.to_owned(),
+            ColumnPart {
+                unit: unit.flatten(),
+                assume_utc,
+                text_is_json_string,
+            },
+        ))
     };
     let entries: Vec<_> = field.section()?.all().map(read).collect();
     entries.into_iter().collect()
@@ -365,9 +464,20 @@ fn units(field: &Field<'_>) -> Option<BTreeMap<String, Unit>> {
 fn commit(field: &Field<'_>) -> Option<CommitPolicy> {
     let section = field.section()?;
     let defaults = CommitPolicy::default();
-    let max_rows = section.optional("rows").map_or(Some(defaults.max_rows), |field| field.number(1));
-    let max_bytes = section.optional("bytes").map_or(Some(defaults.max_bytes), |field| field.bytes());
-    let max_age = section.optional("age").map_or(Some(defaults.max_age), |field| field.duration());
+    let max_rows = section
+        .optional("rows")
+        .map_or(Some(defaults.max_rows), |field| field.number(1));
+    let max_bytes = section
+        .optional("bytes")
+        .map_or(Some(defaults.max_bytes), |field| field.bytes());
+    let max_age = section
+        .optional("age")
+        .map_or(Some(defaults.max_age), |field| field.duration());
     section.finish();
-    Some(CommitPolicy { max_rows: max_rows?, max_bytes: max_bytes?, max_age: max_age?, ..defaults })
+    Some(CommitPolicy {
+        max_rows: max_rows?,
+        max_bytes: max_bytes?,
+        max_age: max_age?,
+        ..defaults
+    })
 }

@@ -17,7 +17,10 @@ pub(crate) struct Node {
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     /// A plain or quoted scalar. Only a plain one can mean null, a number or a truth value.
-    Scalar { text: String, is_plain: bool },
+    Scalar {
+        text: String,
+        is_plain: bool,
+    },
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
@@ -47,11 +50,19 @@ pub(crate) fn is_null(text: &str) -> bool {
 
 /// Parses one document. Syntax errors and repeated keys go to `errors`.
 pub(crate) fn parse(text: &str, errors: &Errors) -> Option<Node> {
-    let mut builder = Builder { events: Parser::new_from_str(text), anchors: Vec::new(), errors };
+    let mut builder = Builder {
+        events: Parser::new_from_str(text),
+        anchors: Vec::new(),
+        errors,
+    };
     match builder.document() {
         Ok(node) => node,
         Err(error) => {
-            errors.push(ConfigError::new(error.marker().line(), "", format!("not valid YAML: {}", error.info())));
+            errors.push(ConfigError::new(
+                error.marker().line(),
+                "",
+                format!("not valid YAML: {}", error.info()),
+            ));
             None
         }
     }
@@ -68,7 +79,11 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
         let mut root = None;
         while let Some((event, span)) = self.next()? {
             match event {
-                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamEnd | Event::Nothing => {}
+                Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd
+                | Event::StreamEnd
+                | Event::Nothing => {}
                 _ if root.is_some() => {
                     let message = "a second document begins here; one file is one pipeline".to_owned();
                     self.errors.push(ConfigError::new(span.start.line(), "", message));
@@ -78,7 +93,8 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
             }
         }
         if root.is_none() {
-            self.errors.push(ConfigError::new(1, "", "the file is empty".to_owned()));
+            self.errors
+                .push(ConfigError::new(1, "", "the file is empty".to_owned()));
         }
         Ok(root)
     }
@@ -90,14 +106,21 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
     fn node(&mut self, event: Event<'i>, span: Span) -> Result<Option<Node>, ScanError> {
         let line = span.start.line();
         let (anchor, kind) = match event {
-            Event::Scalar(text, style, anchor, _) => {
-                (anchor, Kind::Scalar { text: text.into_owned(), is_plain: style == ScalarStyle::Plain })
-            }
+            Event::Scalar(text, style, anchor, _) => (
+                anchor,
+                Kind::Scalar {
+                    text: text.into_owned(),
+                    is_plain: style == ScalarStyle::Plain,
+                },
+            ),
             Event::SequenceStart(anchor, _) => (anchor, self.list()?),
             Event::MappingStart(anchor, _) => (anchor, self.map()?),
             Event::Alias(anchor) => {
                 let known = self.anchors.iter().rfind(|(id, _)| *id == anchor);
-                return Ok(known.map(|(_, node)| Node { line, kind: node.kind.clone() }));
+                return Ok(known.map(|(_, node)| Node {
+                    line,
+                    kind: node.kind.clone(),
+                }));
             }
             _ => return Ok(None),
         };
@@ -131,8 +154,19 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
                 Some((event, span)) => self.node(event, span)?,
                 None => None,
             };
-            let (Some(Node { kind: Kind::Scalar { text: key, .. }, .. }), Some(value)) = (key, value) else {
-                self.errors.push(ConfigError::new(line, "", "a key must be a single value".to_owned()));
+            let (
+                Some(Node {
+                    kind: Kind::Scalar { text: key, .. },
+                    ..
+                }),
+                Some(value),
+            ) = (key, value)
+            else {
+                self.errors.push(ConfigError::new(
+                    line,
+                    "",
+                    "a key must be a single value".to_owned(),
+                ));
                 continue;
             };
             if let Some(first) = entries.iter().find(|entry| entry.key == key) {

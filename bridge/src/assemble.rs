@@ -1,0 +1,112 @@
+//! From a pipeline file to a running job.
+
+use levada_core::{Budget, SinkError};
+use levada_engine::{Job, JobHandle, ShapeError};
+use levada_kafka::source::{ConfigError, Isolation, KafkaSource, KafkaSourceConfig, StartAt, StopAt};
+use levada_postgres::quote::{IdentifierError, TableName};
+use levada_postgres::sink::{
+    ColumnOptions, EpochUnit, PostgresSink, PostgresSinkConfig, Tombstone, WriteMode,
+};
+use thiserror::Error;
+
+use crate::cli::Until;
+use crate::config::{ColumnPart, KafkaPart, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones, Unit};
+use crate::decode::Decode;
+
+/// A pipeline that cannot be assembled. Nothing was started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AssembleError {
+    /// The source refuses its settings.
+    #[error("source.kafka")]
+    Kafka(#[from] ConfigError),
+    /// A name cannot be one.
+    #[error("sink.postgres.table")]
+    Table(#[from] IdentifierError),
+    /// The sink refuses its settings.
+    #[error("sink.postgres.url")]
+    Postgres(#[from] SinkError),
+    /// The stages do not fit together.
+    #[error("the pipeline's shape")]
+    Shape(#[from] ShapeError),
+}
+
+/// Starts the job of a pipeline on the current tokio runtime.
+///
+/// # Errors
+/// What in the settings cannot work. What depends on the live systems fails the job instead.
+pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<JobHandle, AssembleError> {
+    let source = source_config(&pipeline.name, &pipeline.source, until);
+    source.check()?;
+    let sink = sink_config(&pipeline.sink)?;
+    let key = pipeline.sink.key.clone();
+    let queues = usize::try_from(pipeline.memory / 2).unwrap_or(usize::MAX);
+    let job = Job::new(&pipeline.name)
+        .parallelism(pipeline.parallelism)
+        .budget(Budget::new(queues))
+        .commit_policy(pipeline.commit)
+        // The configuration was checked above, and that is all that can fail.
+        .source("kafka", move |_| {
+            KafkaSource::new(source.clone()).expect("checked settings")
+        })
+        .flat_map("decode", move |_| Decode::new(key.clone()))
+        .atomic_sink("postgres", move |_| PostgresSink::new(sink.clone()));
+    Ok(job.start()?)
+}
+
+/// Makes the source's settings.
+pub fn source_config(pipeline: &str, part: &KafkaPart, until: Option<Until>) -> KafkaSourceConfig {
+    KafkaSourceConfig::new(part.brokers.join(","), part.topics.iter().map(String::as_str))
+        .start_at(match part.start {
+            StartFrom::Earliest => StartAt::Earliest,
+            StartFrom::Latest => StartAt::Latest,
+        })
+        .stop_at(match until {
+            Some(Until::Now) => StopAt::LatestAtStart,
+            None => StopAt::Never,
+        })
+        .isolation(Isolation::ReadCommitted)
+        .group_id(format!("levada-{pipeline}"))
+        .client_id(format!("levada-{pipeline}"))
+        .properties(part.properties.clone())
+}
+
+/// Makes the sink's settings.
+///
+/// # Errors
+/// A name that cannot be one, or a connection string that is none.
+pub fn sink_config(part: &PostgresPart) -> Result<PostgresSinkConfig, AssembleError> {
+    let table = match &part.schema {
+        Some(schema) => TableName::in_schema(schema, &part.table)?,
+        None => TableName::new(&part.table)?,
+    };
+    let mode = match part.mode {
+        TableMode::Upsert => WriteMode::Upsert,
+        TableMode::Insert => WriteMode::Insert,
+    };
+    let mut config = PostgresSinkConfig::from_url(&part.url, table, mode)?
+        .key(part.key.iter().flat_map(|key| key.columns()).map(String::as_str))
+        .tombstones(match part.tombstones {
+            Tombstones::Ignore => Tombstone::Ignore,
+            Tombstones::Delete => Tombstone::Delete,
+        });
+    for (name, column) in &part.columns {
+        config = config.column(name, column_options(column));
+    }
+    config.statement_timeout = part.statement_timeout.unwrap_or(config.statement_timeout);
+    config.lock_timeout = part.lock_timeout.unwrap_or(config.lock_timeout);
+    Ok(config)
+}
+
+fn column_options(part: &ColumnPart) -> ColumnOptions {
+    let mut options = ColumnOptions::default();
+    options.assume_utc = part.assume_utc;
+    options.text_is_json_string = part.text_is_json_string;
+    options.unit = part.unit.map(|unit| match unit {
+        Unit::Seconds => EpochUnit::Seconds,
+        Unit::Millis => EpochUnit::Millis,
+        Unit::Micros => EpochUnit::Micros,
+        Unit::Nanos => EpochUnit::Nanos,
+    });
+    options
+}

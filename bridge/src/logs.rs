@@ -1,0 +1,60 @@
+//! Log lines on standard error, and the progress bar beside them.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::cli::LogFormat;
+
+/// The variable that filters log lines, in the form of the `tracing` crates.
+const FILTER_VARIABLE: &str = "LEVADA_LOG";
+
+/// Starts logging, and returns the progress bar: a hidden one where nobody would see it.
+pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
+    let is_seen = is_bounded && format == LogFormat::Human && io::stderr().is_terminal();
+    let target = if is_seen {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(0), target);
+    let template = "{bar:40} {percent}% {human_pos} of {human_len} offsets, {per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+
+    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(BesideBar(bar.clone()));
+    match format {
+        LogFormat::Human => lines.with_target(false).init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+    bar
+}
+
+/// Writes lines above the bar instead of through it.
+struct BesideBar(ProgressBar);
+
+impl<'a> MakeWriter<'a> for BesideBar {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(self.0.clone())
+    }
+}
+
+struct LineWriter(ProgressBar);
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().write_all(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}

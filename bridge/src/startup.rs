@@ -1,0 +1,139 @@
+//! The start-up block: what is guaranteed, what that rests on, and what is about to happen.
+
+use std::fmt::Write;
+
+use crate::cli::{LogFormat, Until};
+use crate::config::{KeyFrom, Pipeline, StartFrom, TableMode, Tombstones};
+
+/// Prints the block as text, or logs it as one line.
+pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFormat) {
+    let lines = lines(pipeline, until);
+    match format {
+        LogFormat::Human => eprintln!("{}", block(pipeline, &lines)),
+        LogFormat::Json => {
+            let text = |name| {
+                lines
+                    .iter()
+                    .find(|(line, _)| *line == name)
+                    .map_or("", |(_, text)| text.as_str())
+            };
+            tracing::info!(
+                pipeline = pipeline.name,
+                guarantee = text("guarantee"),
+                rests_on = text("rests on"),
+                topics = text("topics"),
+                assignment = text("assignment"),
+                table = text("table"),
+                order = text("order"),
+                commits = text("commits"),
+                "pipeline starts"
+            );
+        }
+    }
+}
+
+fn block(pipeline: &Pipeline, lines: &[(&'static str, String)]) -> String {
+    let mut block = format!("Pipeline {:?}", pipeline.name);
+    for (name, text) in lines {
+        // Writing to a string cannot fail.
+        let _ = write!(block, "\n  {name:<11} {text}");
+    }
+    block
+}
+
+fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String)> {
+    let Pipeline { source, sink, .. } = pipeline;
+    let start = match source.start {
+        StartFrom::Earliest => "earliest",
+        StartFrom::Latest => "latest",
+    };
+    let end = match until {
+        Some(Until::Now) => "until the end that each partition has now",
+        None => "until stopped",
+    };
+    let commit = &pipeline.commit;
+    vec![
+        (
+            "guarantee",
+            "exactly once: each record's row and its source position are committed together".to_owned(),
+        ),
+        (
+            "rests on",
+            format!(
+                "one Postgres transaction for rows and table levada.positions (pipeline {:?}), an epoch per partition \
+                 that fences earlier owners, and read_committed",
+                pipeline.name
+            ),
+        ),
+        (
+            "topics",
+            format!(
+                "{} at {}, {end}; from {start} where no position is stored",
+                source.topics.join(", "),
+                source.brokers.join(", ")
+            ),
+        ),
+        (
+            "assignment",
+            format!(
+                "owned: this process reads every partition, with {}; a second process of this pipeline takes over \
+                 within 15 s instead of sharing",
+                counted(pipeline.parallelism, "subtask")
+            ),
+        ),
+        ("table", table(pipeline)),
+        ("order", order(sink.key.as_ref())),
+        (
+            "commits",
+            format!(
+                "every {} rows, {} MiB or {:?}",
+                commit.max_rows,
+                commit.max_bytes >> 20,
+                commit.max_age
+            ),
+        ),
+        (
+            "uses",
+            format!(
+                "at most {} MiB of records in flight, {} to Postgres",
+                pipeline.memory >> 20,
+                counted(pipeline.parallelism, "connection")
+            ),
+        ),
+    ]
+}
+
+fn table(pipeline: &Pipeline) -> String {
+    let sink = &pipeline.sink;
+    let columns = sink.key.as_ref().map(|key| key.columns().join(", "));
+    match (sink.mode, columns) {
+        (TableMode::Upsert, columns) => {
+            let tombstones = match sink.tombstones {
+                Tombstones::Ignore => "ignored and counted",
+                Tombstones::Delete => "deletes",
+            };
+            format!(
+                "{}, upsert by ({}); tombstones are {tombstones}",
+                sink.table,
+                columns.unwrap_or_default()
+            )
+        }
+        (TableMode::Insert, Some(columns)) => format!("{}, insert; key ({columns})", sink.table),
+        (TableMode::Insert, None) => format!("{}, insert without a key: one row a record", sink.table),
+    }
+}
+
+fn order(key: Option<&KeyFrom>) -> String {
+    match key {
+        Some(KeyFrom::Value { .. } | KeyFrom::Headers { .. }) => {
+            "kept within a partition; the table's key is not the record's key, so changes of one row that stand in \
+             different partitions are applied in no fixed order"
+                .to_owned()
+        }
+        _ => "kept within a partition".to_owned(),
+    }
+}
+
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
