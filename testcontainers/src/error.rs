@@ -45,6 +45,12 @@ pub enum Error {
         /// The end of its log.
         log: String,
     },
+    /// Somebody else listens on the port of a server that was to start.
+    #[error("{server} could not listen on its port: somebody else does")]
+    PortTaken {
+        /// Which server.
+        server: &'static str,
+    },
     /// A server did not become ready in time.
     #[error("{server} was not ready after {after:?}; the end of its log:\n{log}")]
     NotReady {

@@ -14,15 +14,9 @@ pub(crate) const POSTGRES_LOG: &str = "LEVADA_POSTGRES_LOG";
 /// Returns the address in a variable; `None` when it is not set.
 pub(crate) fn address(variable: &'static str) -> Result<Option<String>, Error> {
     match std::env::var(variable) {
-        Ok(address) if address.is_empty() => Err(Error::Address {
-            variable,
-            reason: "it is empty",
-        }),
+        Ok(address) if address.is_empty() => Err(Error::Address { variable, reason: "it is empty" }),
         Ok(address) => Ok(Some(address)),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(Error::Address {
-            variable,
-            reason: "it is no text",
-        }),
+        Err(std::env::VarError::NotUnicode(_)) => Err(Error::Address { variable, reason: "it is no text" }),
     }
 }

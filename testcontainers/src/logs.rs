@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// How many lines are shown: enough for a stack trace of the broker.
 const SHOWN_LINES: usize = 40;
 
+/// How many earlier complaints are shown before them.
+const SHOWN_COMPLAINTS: usize = 10;
+
 /// The folder that logs of failing tests are copied to, if it is set.
 const KEEP: &str = "LEVADA_KEEP_LOGS";
 
@@ -21,11 +24,7 @@ pub(crate) struct Log {
 impl Log {
     /// Takes a log from its first byte.
     pub(crate) fn whole(server: &'static str, path: PathBuf) -> Log {
-        Log {
-            server,
-            path,
-            from: 0,
-        }
+        Log { server, path, from: 0 }
     }
 
     /// Takes a log from its present end: what happens while a test uses a shared server.
@@ -49,19 +48,16 @@ impl Log {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Returns the last lines, after the last complaints before them.
     pub(crate) fn tail(&self) -> String {
-        last_lines(&self.read(), SHOWN_LINES)
+        with_complaints(&self.read(), SHOWN_LINES)
     }
 
     /// Shows the end of the log on standard error, where the test harness shows it for failing tests only.
     ///
     /// Copies the whole file to the folder `LEVADA_KEEP_LOGS`, if that is set: the server's folder is about to go.
     pub(crate) fn show(&self) {
-        eprintln!(
-            "---- the end of the log of {} ----\n{}\n---- end ----",
-            self.server,
-            self.tail()
-        );
+        eprintln!("---- the end of the log of {} ----\n{}\n---- end ----", self.server, self.tail());
         if let Some(folder) = std::env::var_os(KEEP).map(PathBuf::from) {
             match self.keep(&folder) {
                 Ok(kept) => eprintln!("the whole log is in {}", kept.display()),
@@ -96,4 +92,33 @@ impl Drop for ShownLog {
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Returns the last lines of a log, and before them the last complaints that they do not hold: a server that cannot start
+/// says why, and then at length how it shuts down.
+fn with_complaints(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(count));
+    let is_complaint =
+        |line: &&&str| [" ERROR ", " ERROR: ", " FATAL ", " FATAL: "].iter().any(|word| line.contains(word));
+    let mut complaints: Vec<&str> =
+        earlier.iter().filter(is_complaint).rev().take(SHOWN_COMPLAINTS).copied().collect();
+    complaints.reverse();
+    [complaints.as_slice(), last].concat().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_complaints;
+
+    /// [TST-06]
+    #[test]
+    fn the_cause_is_shown_although_much_was_said_after_it() {
+        let text = "a\n12:00 [main] ERROR Server - cause\nb\nc\n12:01 [main] INFO Server - end";
+        assert_eq!(
+            with_complaints(text, 2),
+            "12:00 [main] ERROR Server - cause\nc\n12:01 [main] INFO Server - end"
+        );
+        assert_eq!(with_complaints("a\nb", 2), "a\nb");
+    }
 }

@@ -30,11 +30,7 @@ pub(crate) fn random_kafka_id() -> String {
     // 22 digits of 6 bits are 132 bits: the last digit carries 2 bits of the id and 4 zeros.
     (0..22)
         .map(|place: u32| {
-            let digit = if place == 21 {
-                (bits << 4) & 0x3f
-            } else {
-                (bits >> (122 - 6 * place)) & 0x3f
-            };
+            let digit = if place == 21 { (bits << 4) & 0x3f } else { (bits >> (122 - 6 * place)) & 0x3f };
             // Six bits are always an index into the 64 digits.
             char::from(DIGITS[digit as usize])
         })
@@ -50,12 +46,7 @@ mod tests {
         let first = unique_name("orders");
         let second = unique_name("orders");
         assert_ne!(first, second);
-        assert!(
-            first
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
-            "{first}"
-        );
+        assert!(first.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{first}");
     }
 
     #[test]

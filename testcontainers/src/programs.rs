@@ -13,18 +13,12 @@ pub(crate) fn java() -> Result<PathBuf, Error> {
     let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
     home.filter(|java| java.is_file())
         .or_else(|| in_path("java"))
-        .ok_or(Error::Missing {
-            program: "Java",
-            install: "apt-get install --yes default-jre-headless",
-        })
+        .ok_or(Error::Missing { program: "Java", install: "apt-get install --yes default-jre-headless" })
 }
 
 /// Finds Maven, needed only until Kafka's jars are in the cache.
 pub(crate) fn maven() -> Result<PathBuf, Error> {
-    in_path("mvn").ok_or(Error::Missing {
-        program: "Maven",
-        install: "apt-get install --yes maven",
-    })
+    in_path("mvn").ok_or(Error::Missing { program: "Maven", install: "apt-get install --yes maven" })
 }
 
 /// Finds the folder with `initdb`, `postgres` and `psql`: the path, else what `pg_config` says, else the newest version
@@ -36,19 +30,13 @@ pub(crate) fn postgres_folder() -> Result<PathBuf, Error> {
 fn find_postgres(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error> {
     let has_server = |folder: &PathBuf| folder.join("postgres").is_file() && folder.join("initdb").is_file();
     let folders = path.iter().flat_map(std::env::split_paths).collect::<Vec<_>>();
-    let pg_config = folders
-        .iter()
-        .map(|folder| folder.join("pg_config"))
-        .find(|file| file.is_file());
+    let pg_config = folders.iter().map(|folder| folder.join("pg_config")).find(|file| file.is_file());
     folders
         .into_iter()
         .find(has_server)
         .or_else(|| asked_pg_config(&pg_config?).filter(has_server))
         .or_else(|| newest_on_debian(debian).filter(has_server))
-        .ok_or(Error::Missing {
-            program: "PostgreSQL",
-            install: "apt-get install --yes postgresql",
-        })
+        .ok_or(Error::Missing { program: "PostgreSQL", install: "apt-get install --yes postgresql" })
 }
 
 /// Finds `psql` beside the server, else in the path.
@@ -57,35 +45,23 @@ pub(crate) fn psql() -> Result<PathBuf, Error> {
     beside_server
         .filter(|psql| psql.is_file())
         .or_else(|| in_path("psql"))
-        .ok_or(Error::Missing {
-            program: "psql",
-            install: "apt-get install --yes postgresql-client",
-        })
+        .ok_or(Error::Missing { program: "psql", install: "apt-get install --yes postgresql-client" })
 }
 
 /// Runs a command and returns what it printed; a failure carries the end of its output.
 pub(crate) fn run_to_end(name: &str, command: &mut Command) -> Result<Output, Error> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .doing("run", Path::new(command.get_program()))?;
+    let output = command.stdin(Stdio::null()).output().doing("run", Path::new(command.get_program()))?;
     if output.status.success() {
         return Ok(output);
     }
     let printed = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let printed = last_lines(&String::from_utf8_lossy(&printed), 20);
-    Err(Error::Failed {
-        command: name.to_owned(),
-        status: output.status,
-        output: printed,
-    })
+    Err(Error::Failed { command: name.to_owned(), status: output.status, output: printed })
 }
 
 fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn asked_pg_config(pg_config: &Path) -> Option<PathBuf> {
@@ -97,9 +73,7 @@ fn asked_pg_config(pg_config: &Path) -> Option<PathBuf> {
 fn newest_on_debian(versions: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(versions).ok()?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    numbers
-        .max()
-        .map(|newest| versions.join(newest.to_string()).join("bin"))
+    numbers.max().map(|newest| versions.join(newest.to_string()).join("bin"))
 }
 
 #[cfg(test)]

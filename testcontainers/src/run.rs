@@ -61,15 +61,11 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
     }
     let mut logs = Vec::new();
     if let Some(kafka) = &kafka {
-        command
-            .env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap())
-            .env(exported::KAFKA_LOG, kafka.log_path());
+        command.env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap()).env(exported::KAFKA_LOG, kafka.log_path());
         logs.push(Log::whole("Kafka", kafka.log_path().to_path_buf()));
     }
     if let Some(postgres) = &postgres {
-        command
-            .env(exported::POSTGRES_URL, postgres.url())
-            .env(exported::POSTGRES_LOG, postgres.log_path());
+        command.env(exported::POSTGRES_URL, postgres.url()).env(exported::POSTGRES_LOG, postgres.log_path());
         logs.push(Log::whole("Postgres", postgres.log_path().to_path_buf()));
     }
     let program = Path::new(command.get_program()).to_path_buf();
@@ -132,11 +128,7 @@ fn forward_signals(events: Sender<Event>) -> Result<(), Error> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).doing("listen for", Path::new("signals"))?;
     thread::spawn(move || {
         for number in signals.forever() {
-            let signal = if number == SIGINT {
-                Signal::SIGINT
-            } else {
-                Signal::SIGTERM
-            };
+            let signal = if number == SIGINT { Signal::SIGINT } else { Signal::SIGTERM };
             if events.send(Event::Signalled(signal)).is_err() {
                 return;
             }

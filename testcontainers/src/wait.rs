@@ -25,10 +25,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub fn wait_until(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Error> {
     match wait_for(deadline, || condition().then_some(())) {
         Some(()) => Ok(()),
-        None => Err(Error::TimedOut {
-            what: what.to_owned(),
-            after: deadline,
-        }),
+        None => Err(Error::TimedOut { what: what.to_owned(), after: deadline }),
     }
 }
 

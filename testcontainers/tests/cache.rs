@@ -14,11 +14,7 @@ const FETCHING: &str = "fetching Apache Kafka";
 
 fn tool(cache: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada-testcontainers"));
-    command
-        .args(arguments)
-        .env("LEVADA_CACHE", cache)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(arguments).env("LEVADA_CACHE", cache).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -27,12 +23,8 @@ fn folders(cache: &Path, start: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(cache) else {
         return Vec::new();
     };
-    let paths = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir());
-    paths
-        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start))
-        .collect()
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()
 }
 
 /// The sealed entry of a server: neither a partial one nor the class archives.
@@ -48,11 +40,8 @@ fn entry(cache: &Path, start: &str) -> PathBuf {
 fn downloads_at_the_same_time_are_one_download() {
     let cache = tempfile::tempdir().unwrap();
     let mut killed = tool(cache.path(), &["prepare", "--kafka"]).spawn().unwrap();
-    let partial = || {
-        folders(cache.path(), "kafka-")
-            .iter()
-            .any(|path| path.display().to_string().contains("partial"))
-    };
+    let partial =
+        || folders(cache.path(), "kafka-").iter().any(|path| path.display().to_string().contains("partial"));
     wait_until(Duration::from_secs(30), "the beginning of a download", partial).unwrap();
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -60,33 +49,16 @@ fn downloads_at_the_same_time_are_one_download() {
 
     let prepare = || tool(cache.path(), &["prepare", "--kafka"]).spawn().unwrap();
     let (first, second) = (prepare(), prepare());
-    let outputs = [
-        first.wait_with_output().unwrap(),
-        second.wait_with_output().unwrap(),
-    ];
+    let outputs = [first.wait_with_output().unwrap(), second.wait_with_output().unwrap()];
     for output in &outputs {
         assert!(output.status.success(), "{}", printed(output));
     }
-    assert_eq!(
-        outputs
-            .iter()
-            .filter(|output| printed(output).contains(FETCHING))
-            .count(),
-        1
-    );
+    assert_eq!(outputs.iter().filter(|output| printed(output).contains(FETCHING)).count(), 1);
     assert!(!partial());
-    let jars = fs::read_dir(entry(cache.path(), "kafka-").join("lib"))
-        .unwrap()
-        .count();
+    let jars = fs::read_dir(entry(cache.path(), "kafka-").join("lib")).unwrap().count();
     assert!(jars > 30, "{jars}");
-    let used = tool(cache.path(), &["run", "--kafka", "--", "true"])
-        .output()
-        .unwrap();
-    assert!(
-        used.status.success() && !printed(&used).contains(FETCHING),
-        "{}",
-        printed(&used)
-    );
+    let used = tool(cache.path(), &["run", "--kafka", "--", "true"]).output().unwrap();
+    assert!(used.status.success() && !printed(&used).contains(FETCHING), "{}", printed(&used));
 }
 
 /// [TST-03]
@@ -103,12 +75,7 @@ fn a_damaged_entry_is_made_anew() {
     let whole = fs::metadata(&control).unwrap().len();
 
     // Cut off, as after a full disk.
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&control)
-        .unwrap()
-        .set_len(whole / 2)
-        .unwrap();
+    fs::OpenOptions::new().write(true).open(&control).unwrap().set_len(whole / 2).unwrap();
     prepare();
     assert_eq!(fs::metadata(&control).unwrap().len(), whole);
 
@@ -128,25 +95,14 @@ fn a_damaged_entry_is_made_anew() {
 fn complaint_with(programs: &[&str]) -> String {
     let (cache, path) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for program in programs {
-        let found = Command::new("/bin/sh")
-            .args(["-c", &format!("command -v {program}")])
-            .output()
-            .unwrap();
+        let found = Command::new("/bin/sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
         let found = String::from_utf8(found.stdout).unwrap();
         std::os::unix::fs::symlink(found.trim(), path.path().join(program)).unwrap();
     }
     let mut prepare = tool(cache.path(), &["prepare", "--kafka"]);
-    let output = prepare
-        .env("PATH", path.path())
-        .env_remove("JAVA_HOME")
-        .output()
-        .unwrap();
+    let output = prepare.env("PATH", path.path()).env_remove("JAVA_HOME").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(
-        folders(cache.path(), "kafka-")
-            .iter()
-            .all(|folder| !folder.join("MANIFEST").exists())
-    );
+    assert!(folders(cache.path(), "kafka-").iter().all(|folder| !folder.join("MANIFEST").exists()));
     String::from_utf8(output.stderr).unwrap()
 }
 

@@ -19,41 +19,27 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn create_topic(bootstrap: &str, topic: &str) -> Result<(), String> {
     let admin: AdminClient<DefaultClientContext> = config(bootstrap).create().unwrap();
     let new = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
-    let results = admin
-        .create_topics([&new], &AdminOptions::new())
-        .await
-        .map_err(|error| error.to_string())?;
-    results
-        .into_iter()
-        .next()
-        .unwrap()
-        .map(|_| ())
-        .map_err(|(_, code)| code.to_string())
+    let results =
+        admin.create_topics([&new], &AdminOptions::new()).await.map_err(|error| error.to_string())?;
+    results.into_iter().next().unwrap().map(|_| ()).map_err(|(_, code)| code.to_string())
 }
 
 fn config(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", bootstrap)
-        .set("reconnect.backoff.max.ms", "200");
+    config.set("bootstrap.servers", bootstrap).set("reconnect.backoff.max.ms", "200");
     config
 }
 
 fn produce(bootstrap: &str, topic: &str, payload: &str) {
     let producer: BaseProducer = config(bootstrap).set("acks", "all").create().unwrap();
-    producer
-        .send(BaseRecord::<(), str>::to(topic).payload(payload))
-        .unwrap();
+    producer.send(BaseRecord::<(), str>::to(topic).payload(payload)).unwrap();
     producer.flush(PATIENCE).unwrap();
     assert_eq!(producer.in_flight_count(), 0);
 }
 
 /// The payloads of a topic from its beginning, as many as are expected.
 fn consume(bootstrap: &str, topic: &str, count: usize) -> Vec<String> {
-    let consumer: BaseConsumer = config(bootstrap)
-        .set("group.id", unique_name("group"))
-        .create()
-        .unwrap();
+    let consumer: BaseConsumer = config(bootstrap).set("group.id", unique_name("group")).create().unwrap();
     let mut from = TopicPartitionList::new();
     from.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
     consumer.assign(&from).unwrap();
@@ -89,19 +75,12 @@ async fn a_record_survives_every_end_and_restart() {
     let restarting = Instant::now();
     kafka.restart().unwrap();
     // A crash loop restarts often: the broker must not wait for the session of its earlier life, 9 s by default.
-    assert!(
-        restarting.elapsed() < Duration::from_secs(8),
-        "{:?}",
-        restarting.elapsed()
-    );
+    assert!(restarting.elapsed() < Duration::from_secs(8), "{:?}", restarting.elapsed());
     assert_ne!(kafka.pid().unwrap(), before);
     produce(kafka.bootstrap(), &topic, "before the stop");
     kafka.stop().unwrap();
     kafka.restart().unwrap();
-    assert_eq!(
-        consume(kafka.bootstrap(), &topic, 2),
-        ["before the kill", "before the stop"]
-    );
+    assert_eq!(consume(kafka.bootstrap(), &topic, 2), ["before the kill", "before the stop"]);
 }
 
 /// [TST-04] Here only: stop and continue.
@@ -113,26 +92,18 @@ fn a_paused_broker_answers_nothing_until_it_goes_on() {
     kafka.resume().unwrap();
     assert!(answers(kafka.bootstrap(), PATIENCE));
     kafka.kill();
-    assert!(matches!(
-        kafka.pause(),
-        Err(Error::NotRunning { server: "Kafka" })
-    ));
+    assert!(matches!(kafka.pause(), Err(Error::NotRunning { server: "Kafka" })));
 }
 
 /// [TST-01]
 #[tokio::test]
 async fn properties_of_the_builder_reach_the_broker() {
-    let kafka = Kafka::builder()
-        .property("auto.create.topics.enable", "true")
-        .start()
-        .unwrap();
+    let kafka = Kafka::builder().property("auto.create.topics.enable", "true").start().unwrap();
     let strict = Kafka::start().unwrap();
     let topic = unique_name("made_by_asking");
     let created = |bootstrap: &str, patience: Duration| {
-        let creating: BaseConsumer = config(bootstrap)
-            .set("allow.auto.create.topics", "true")
-            .create()
-            .unwrap();
+        let creating: BaseConsumer =
+            config(bootstrap).set("allow.auto.create.topics", "true").create().unwrap();
         wait_until(patience, "the topic", || {
             let metadata = creating.fetch_metadata(Some(&topic), PATIENCE).unwrap();
             metadata.topics()[0].error().is_none()
@@ -178,9 +149,7 @@ async fn the_console_consumer_of_the_same_jars_reads_the_shared_broker() {
         "--max-messages",
         "1",
     ];
-    let mut tool = kafka
-        .tool("org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
-        .unwrap();
+    let mut tool = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer", arguments).unwrap();
     let output = tool.output().unwrap();
     assert!(output.status.success(), "{}", observe::printed(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "read me\n");
@@ -202,26 +171,17 @@ fn callers_in_one_process_share_one_broker() {
 fn every_broker_is_a_cluster_of_its_own() {
     let cluster = |kafka: &Kafka| {
         let meta = std::fs::read_to_string(kafka.folder().join("data/meta.properties")).unwrap();
-        meta.lines()
-            .find_map(|line| line.strip_prefix("cluster.id="))
-            .unwrap()
-            .to_owned()
+        meta.lines().find_map(|line| line.strip_prefix("cluster.id=")).unwrap().to_owned()
     };
     let (first, second) = (Kafka::start().unwrap(), Kafka::start().unwrap());
     assert_ne!(cluster(&first), cluster(&second));
-    assert!(
-        first.logs().contains(&cluster(&first)),
-        "the broker uses another id"
-    );
+    assert!(first.logs().contains(&cluster(&first)), "the broker uses another id");
 }
 
 /// [TST-01]
 #[test]
 fn a_bad_property_fails_the_start_with_the_broker_s_words() {
-    let error = Kafka::builder()
-        .property("num.io.threads", "many")
-        .start()
-        .unwrap_err();
+    let error = Kafka::builder().property("num.io.threads", "many").start().unwrap_err();
     assert!(matches!(error, Error::EndedEarly { .. }));
     assert!(error.to_string().contains("num.io.threads"), "{error}");
 }

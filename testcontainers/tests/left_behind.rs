@@ -23,10 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn holds_servers() {
     let kafka = Kafka::start().unwrap();
     let postgres = Postgres::start().unwrap();
-    #[expect(
-        clippy::zombie_processes,
-        reason = "whoever started this process ends the stranger"
-    )]
+    #[expect(clippy::zombie_processes, reason = "whoever started this process ends the stranger")]
     let stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let mut output = std::io::stdout().lock();
     writeln!(output, "\nheld folder {}", kafka.folder().display()).unwrap();
@@ -47,10 +44,7 @@ fn holds_servers() {
             postgres.pause().unwrap();
         }
         "kill postmaster" => {
-            Command::new("kill")
-                .args(["-9", &postgres.pid().unwrap().to_string()])
-                .status()
-                .unwrap();
+            Command::new("kill").args(["-9", &postgres.pid().unwrap().to_string()]).status().unwrap();
         }
         _ => {}
     }
@@ -73,11 +67,7 @@ struct Held {
 impl Held {
     fn start() -> Held {
         let mut command = child_test("holds_servers");
-        command
-            .arg("--nocapture")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        command.arg("--nocapture").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let (mut folders, mut addresses, mut segment, mut stranger) = (vec![], vec![], String::new(), 0);
@@ -95,15 +85,7 @@ impl Held {
         }
         let mut ours = descendants_of(child.id().cast_signed());
         ours.retain(|pid| *pid != stranger);
-        let held = Held {
-            child,
-            output,
-            folders,
-            addresses,
-            segment,
-            stranger,
-            ours,
-        };
+        let held = Held { child, output, folders, addresses, segment, stranger, ours };
         // Without these, every test below would pass in vain. Java, the postmaster and its children, the reaper.
         assert!(held.ours.len() >= 6, "{:?}", held.ours);
         assert_eq!((held.folders.len(), held.addresses.len()), (2, 2));
@@ -139,14 +121,8 @@ impl Held {
         for address in &self.addresses {
             assert!(!listens(address), "{address} still listens");
         }
-        assert!(
-            !segment_exists(&self.segment),
-            "a segment of shared memory is left"
-        );
-        assert!(
-            is_alive(self.stranger),
-            "a process was ended that the crate had not started"
-        );
+        assert!(!segment_exists(&self.segment), "a segment of shared memory is left");
+        assert!(is_alive(self.stranger), "a process was ended that the crate had not started");
     }
 }
 
@@ -220,19 +196,11 @@ fn the_reaper_is_in_no_process_group_of_the_test() {
     let postgres = Postgres::start().unwrap();
     let group = |pid: i32| {
         let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        text.rsplit_once(") ")
-            .unwrap()
-            .1
-            .split(' ')
-            .nth(2)
-            .unwrap()
-            .to_owned()
+        text.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().to_owned()
     };
     let me = std::process::id().cast_signed();
     let reaper = children_of(me).into_iter().find(|pid| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-            .unwrap_or_default()
-            .contains("levada-reaper")
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("levada-reaper")
     });
     assert_ne!(group(reaper.expect("no reaper")), group(me));
     assert_ne!(group(postgres.pid().unwrap()), group(me));
@@ -244,10 +212,7 @@ fn a_dropped_handle_leaves_nothing() -> Result<(), Error> {
     let (kafka, postgres) = (Kafka::start()?, Postgres::start()?);
     let pids = [kafka.pid().unwrap(), postgres.pid().unwrap()];
     let folders = [kafka.folder().to_path_buf(), postgres.folder().to_path_buf()];
-    let addresses = [
-        kafka.bootstrap().to_owned(),
-        address_of(postgres.url()).to_owned(),
-    ];
+    let addresses = [kafka.bootstrap().to_owned(), address_of(postgres.url()).to_owned()];
     let segment = segment_of(postgres.folder());
     assert!(pids.into_iter().all(is_alive));
     drop((kafka, postgres));

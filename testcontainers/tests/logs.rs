@@ -30,9 +30,7 @@ fn passes_with_servers_of_its_own() {
 #[ignore = "run as a child process by the other tests"]
 fn fails_with_the_shared_server() {
     let earlier = Postgres::database().unwrap();
-    earlier
-        .psql("SELECT 'of an earlier test' FROM nowhere")
-        .unwrap_err();
+    earlier.psql("SELECT 'of an earlier test' FROM nowhere").unwrap_err();
     drop(earlier);
     let mine = Postgres::database().unwrap();
     mine.psql("SELECT 'of this test' FROM nowhere").unwrap_err();
@@ -40,11 +38,7 @@ fn fails_with_the_shared_server() {
 }
 
 fn output_of(name: &str) -> Output {
-    child_test(name)
-        .env_remove("LEVADA_POSTGRES_URL")
-        .env_remove("LEVADA_KEEP_LOGS")
-        .output()
-        .unwrap()
+    child_test(name).env_remove("LEVADA_POSTGRES_URL").env_remove("LEVADA_KEEP_LOGS").output().unwrap()
 }
 
 /// [TST-06]
@@ -72,11 +66,7 @@ fn a_failing_test_shows_its_own_part_of_the_shared_log() {
     let shown = printed(&output);
     assert!(shown.contains("STATEMENT:  SELECT 'of this test'"), "{shown}");
     assert!(!shown.contains("of an earlier test"), "{shown}");
-    assert_eq!(
-        shown.matches("the end of the log of Postgres").count(),
-        1,
-        "{shown}"
-    );
+    assert_eq!(shown.matches("the end of the log of Postgres").count(), 1, "{shown}");
 }
 
 /// [TST-06]
@@ -85,14 +75,8 @@ fn logs_of_a_failing_test_are_kept_where_asked() {
     let kept = tempfile::tempdir().unwrap();
     let mut failing = child_test("fails_with_servers_of_its_own");
     let output = failing.env("LEVADA_KEEP_LOGS", kept.path()).output().unwrap();
-    let logs: Vec<_> = std::fs::read_dir(kept.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let logs: Vec<_> = std::fs::read_dir(kept.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(logs.len(), 2, "{}", printed(&output));
-    let text: String = logs
-        .iter()
-        .map(|log| std::fs::read_to_string(log).unwrap())
-        .collect();
+    let text: String = logs.iter().map(|log| std::fs::read_to_string(log).unwrap()).collect();
     assert!(text.contains(KAFKA_LINE) && text.contains(POSTGRES_LINE));
 }

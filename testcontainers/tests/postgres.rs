@@ -19,10 +19,7 @@ async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
 /// [TST-01]
 #[test]
 fn settings_of_the_builder_replace_ours() -> Result<(), Error> {
-    let postgres = Postgres::builder()
-        .setting("fsync", "on")
-        .setting("max_connections", "7")
-        .start()?;
+    let postgres = Postgres::builder().setting("fsync", "on").setting("max_connections", "7").start()?;
     assert_eq!(postgres.psql("SHOW fsync")?, "on");
     assert_eq!(postgres.psql("SHOW max_connections")?, "7");
     let default = Postgres::start()?;
@@ -68,24 +65,14 @@ async fn a_committed_row_survives_every_end_and_restart() {
         end();
         assert_eq!(postgres.pid(), None);
         assert!(connect(postgres.url()).await.is_err(), "{name}: still answers");
-        assert!(
-            client.batch_execute("SELECT 1").await.is_err(),
-            "{name}: the old connection lives"
-        );
+        assert!(client.batch_execute("SELECT 1").await.is_err(), "{name}: the old connection lives");
         postgres.restart().unwrap();
         let client = connect(postgres.url()).await.unwrap();
-        let count: i64 = client
-            .query_one("SELECT count(*) FROM rows", &[])
-            .await
-            .unwrap()
-            .get(0);
+        let count: i64 = client.query_one("SELECT count(*) FROM rows", &[]).await.unwrap().get(0);
         assert_eq!(count, number as i64 + 1, "{name}");
     }
     let recoveries = postgres.logs().matches("was not properly shut down").count();
-    assert_eq!(
-        recoveries, 2,
-        "a kill and an immediate stop need recovery, a stop does not"
-    );
+    assert_eq!(recoveries, 2, "a kill and an immediate stop need recovery, a stop does not");
 }
 
 /// [TST-04] Here only: kill -9 reaches the backends too, busy or not.
@@ -94,16 +81,13 @@ async fn a_kill_ends_busy_backends() {
     let postgres = Postgres::start().unwrap();
     let busy = connect(postgres.url()).await.unwrap();
     // No wait in it that would notice the death of the postmaster.
-    let work = tokio::spawn(async move {
-        busy.batch_execute("SELECT count(*) FROM generate_series(1, 1e12)")
-            .await
-    });
+    let work =
+        tokio::spawn(
+            async move { busy.batch_execute("SELECT count(*) FROM generate_series(1, 1e12)").await },
+        );
     let active =
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%1e12%' AND pid <> pg_backend_pid()";
-    wait_until(Duration::from_secs(10), "the query", || {
-        postgres.psql(active).unwrap() == "1"
-    })
-    .unwrap();
+    wait_until(Duration::from_secs(10), "the query", || postgres.psql(active).unwrap() == "1").unwrap();
     let children = children_of(postgres.pid().unwrap());
     assert!(children.len() > 5, "{children:?}");
     postgres.kill();
@@ -119,14 +103,9 @@ async fn a_paused_server_answers_nothing_until_it_goes_on() {
     postgres.pause().unwrap();
     let answer = client.query_one("SELECT 7", &[]);
     tokio::pin!(answer);
+    assert!(timeout(Duration::from_millis(300), &mut answer).await.is_err(), "a paused backend answered");
     assert!(
-        timeout(Duration::from_millis(300), &mut answer).await.is_err(),
-        "a paused backend answered"
-    );
-    assert!(
-        timeout(Duration::from_millis(300), connect(postgres.url()))
-            .await
-            .is_err(),
+        timeout(Duration::from_millis(300), connect(postgres.url())).await.is_err(),
         "a paused postmaster answered"
     );
     postgres.resume().unwrap();
@@ -141,21 +120,14 @@ fn a_fault_on_a_dead_server_is_an_error_or_nothing() {
     postgres.kill();
     postgres.kill();
     postgres.stop().unwrap();
-    assert!(matches!(
-        postgres.pause(),
-        Err(Error::NotRunning { server: "Postgres" })
-    ));
+    assert!(matches!(postgres.pause(), Err(Error::NotRunning { server: "Postgres" })));
 }
 
 /// [TST-01]
 #[test]
 fn parallel_tests_have_databases_of_their_own() -> Result<(), Error> {
     let (first, second) = (Postgres::database()?, Postgres::database()?);
-    assert_eq!(
-        first.server().url(),
-        second.server().url(),
-        "the server is shared"
-    );
+    assert_eq!(first.server().url(), second.server().url(), "the server is shared");
     first.psql("CREATE TABLE mine (id int)")?;
     assert!(second.psql("SELECT * FROM mine").is_err());
     let (server, name) = (first.server().clone(), first.name().to_owned());
@@ -171,19 +143,13 @@ fn parallel_tests_have_databases_of_their_own() -> Result<(), Error> {
 fn a_failed_statement_says_why() {
     let database = Postgres::database().unwrap();
     let error = database.psql("SELECT * FROM nowhere").unwrap_err();
-    assert!(
-        error.to_string().contains("relation \"nowhere\" does not exist"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("relation \"nowhere\" does not exist"), "{error}");
 }
 
 /// [TST-01]
 #[test]
 fn a_bad_setting_fails_the_start_with_the_server_s_words() {
-    let error = Postgres::builder()
-        .setting("max_connections", "many")
-        .start()
-        .unwrap_err();
+    let error = Postgres::builder().setting("max_connections", "many").start().unwrap_err();
     assert!(matches!(error, Error::EndedEarly { .. }));
     assert!(error.to_string().contains("max_connections"), "{error}");
 }

@@ -15,9 +15,7 @@ fn run(options: &[&str], command: &[&str]) -> Command {
     let mut run = Command::new(env!("CARGO_BIN_EXE_levada-testcontainers"));
     run.arg("run").args(options).arg("--").args(command);
     // These tests may themselves run inside a run.
-    run.env_remove("LEVADA_KAFKA_BOOTSTRAP")
-        .env_remove("LEVADA_POSTGRES_URL")
-        .env_remove("LEVADA_KEEP_LOGS");
+    run.env_remove("LEVADA_KAFKA_BOOTSTRAP").env_remove("LEVADA_POSTGRES_URL").env_remove("LEVADA_KEEP_LOGS");
     run
 }
 
@@ -33,9 +31,7 @@ fn running() -> (Child, Vec<i32>) {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
     let below = descendants_of(child.id().cast_signed());
     // The command, the reaper, Java, the postmaster and its children.
@@ -44,10 +40,7 @@ fn running() -> (Child, Vec<i32>) {
 }
 
 fn assert_all_end(below: &[i32]) {
-    wait_until(PATIENCE, "the end of all below", || {
-        !below.iter().any(|pid| is_alive(*pid))
-    })
-    .unwrap();
+    wait_until(PATIENCE, "the end of all below", || !below.iter().any(|pid| is_alive(*pid))).unwrap();
 }
 
 /// Not a test: one of the test binaries that share servers. It says what it uses.
@@ -74,14 +67,8 @@ fn every_test_binary_of_a_run_uses_the_same_servers() {
     let output = output_of(&[], &["sh", "-c", &twice]);
     assert!(output.status.success(), "{}", printed(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    let shared: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("shared "))
-        .collect();
-    let exported = text
-        .lines()
-        .find_map(|line| line.strip_prefix("exported "))
-        .unwrap();
+    let shared: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("shared ")).collect();
+    let exported = text.lines().find_map(|line| line.strip_prefix("exported ")).unwrap();
     assert_eq!(shared.len(), 2, "{text}");
     assert_eq!(shared[0], shared[1]);
     assert!(shared[0].starts_with(exported), "{text}");
@@ -90,26 +77,15 @@ fn every_test_binary_of_a_run_uses_the_same_servers() {
 /// [TST-01]
 #[test]
 fn the_exit_code_is_the_command_s() {
-    assert_eq!(
-        output_of(&["--postgres"], &["sh", "-c", "exit 7"]).status.code(),
-        Some(7)
-    );
+    assert_eq!(output_of(&["--postgres"], &["sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(output_of(&["--postgres"], &["true"]).status.code(), Some(0));
-    assert_eq!(
-        output_of(&["--postgres"], &["sh", "-c", "kill -9 $$"])
-            .status
-            .code(),
-        Some(137)
-    );
+    assert_eq!(output_of(&["--postgres"], &["sh", "-c", "kill -9 $$"]).status.code(), Some(137));
 }
 
 /// [TST-01]
 #[test]
 fn only_the_servers_asked_for_are_started() {
-    let output = output_of(
-        &["--postgres"],
-        &["sh", "-c", "echo ${LEVADA_KAFKA_BOOTSTRAP-none}"],
-    );
+    let output = output_of(&["--postgres"], &["sh", "-c", "echo ${LEVADA_KAFKA_BOOTSTRAP-none}"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "none\n");
 }
 
@@ -118,11 +94,7 @@ fn only_the_servers_asked_for_are_started() {
 fn a_command_that_does_not_exist_is_our_failure() {
     let output = output_of(&["--postgres"], &["no-such-command"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(
-        printed(&output).contains("cannot start no-such-command"),
-        "{}",
-        printed(&output)
-    );
+    assert!(printed(&output).contains("cannot start no-such-command"), "{}", printed(&output));
 }
 
 /// [TST-06]
@@ -142,10 +114,7 @@ fn logs_are_shown_when_the_command_fails_and_only_then() {
 #[test]
 fn a_terminated_run_ends_its_command_and_servers() {
     let (mut child, below) = running();
-    Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert_all_end(&below);
 }
@@ -164,9 +133,7 @@ fn a_killed_run_ends_its_command_and_servers() {
 fn exported_addresses_are_used_without_a_start() {
     let postgres = Postgres::start().unwrap();
     let mut child = observe::child_test("says_what_it_shares");
-    child
-        .arg("--nocapture")
-        .env("LEVADA_KAFKA_BOOTSTRAP", "broker.example:9092");
+    child.arg("--nocapture").env("LEVADA_KAFKA_BOOTSTRAP", "broker.example:9092");
     let output = child.env("LEVADA_POSTGRES_URL", postgres.url()).output().unwrap();
     assert!(output.status.success(), "{}", printed(&output));
     let expected = format!("shared broker.example:9092 {} ", postgres.url());

@@ -62,9 +62,7 @@ impl Jars {
 
 /// Returns the jars, fetching them if this machine does not have them yet.
 pub(crate) fn jars() -> Result<Jars, Error> {
-    Ok(Jars {
-        folder: entry(&entry_name(), fill)?,
-    })
+    Ok(Jars { folder: entry(&entry_name(), fill)? })
 }
 
 /// Returns the name of the cache entry: another pom is another entry, even for the same version of Kafka.
@@ -89,9 +87,7 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
         "dependency:copy-dependencies",
         "--file",
     ]);
-    fetch
-        .arg(&pom)
-        .arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
+    fetch.arg(&pom).arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
     eprintln!("fetching Apache Kafka {VERSION}, once for this machine");
     run_to_end("mvn dependency:copy-dependencies", &mut fetch)?;
     format(&java, unsealed)
@@ -108,20 +104,10 @@ fn format(java: &Path, unsealed: &Path) -> Result<(), Error> {
         formatted.display()
     );
     fs::write(&properties, text).doing("write", &properties)?;
-    let jars = Jars {
-        folder: unsealed.to_path_buf(),
-    };
+    let jars = Jars { folder: unsealed.to_path_buf() };
     let mut format = Command::new(java);
-    format
-        .args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"])
-        .arg(jars.class_path()?);
-    format.args([
-        "kafka.tools.StorageTool",
-        "format",
-        "--cluster-id",
-        "levadaFormattedOnce000",
-        "--config",
-    ]);
+    format.args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"]).arg(jars.class_path()?);
+    format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "levadaFormattedOnce000", "--config"]);
     format.arg(&properties);
     run_to_end("kafka.tools.StorageTool format", &mut format)?;
     Ok(())

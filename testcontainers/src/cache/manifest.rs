@@ -64,9 +64,6 @@ mod tests {
         assert!(!matches(folder.path()), "a byte is missing");
         fs::write(&file, "1234").unwrap();
         fs::write(folder.path().join("b.jar"), "").unwrap();
-        assert!(
-            !matches(folder.path()),
-            "a file too many would be on the class path"
-        );
+        assert!(!matches(folder.path()), "a file too many would be on the class path");
     }
 }

@@ -22,11 +22,8 @@ pub(crate) use jars::{Jars, jars};
 
 /// Returns the cache folder: `$LEVADA_CACHE`, else `$XDG_CACHE_HOME/levada`, else `~/.cache/levada`.
 pub(crate) fn folder() -> Result<PathBuf, Error> {
-    let set = |variable: &str| {
-        std::env::var_os(variable)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set =
+        |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("LEVADA_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("levada")))
         .or_else(|| Some(set("HOME")?.join(".cache/levada")))

@@ -19,11 +19,7 @@ pub struct KafkaBuilder {
 
 impl KafkaBuilder {
     pub(super) fn new() -> KafkaBuilder {
-        KafkaBuilder {
-            properties: BTreeMap::new(),
-            heap: "512m".to_owned(),
-            for_throughput: false,
-        }
+        KafkaBuilder { properties: BTreeMap::new(), heap: "512m".to_owned(), for_throughput: false }
     }
 
     /// Sets a broker property; replaces the default of Kafka or of this crate.

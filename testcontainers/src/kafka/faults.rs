@@ -65,11 +65,7 @@ impl Kafka {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
-        match self
-            .process()
-            .as_ref()
-            .filter(|process| process.identity().is_alive())
-        {
+        match self.process().as_ref().filter(|process| process.identity().is_alive()) {
             Some(process) => {
                 process.signal_all(signal);
                 Ok(())

@@ -34,28 +34,20 @@ const FOR_TESTS: &[(&str, &str)] = &[
 
 /// Returns the text of the file; `chosen` replaces the defaults, and our own addresses and folders replace everything.
 pub(super) fn text(chosen: &BTreeMap<String, String>, broker: u16, controller: u16, data: &Path) -> String {
-    let mut properties: BTreeMap<&str, String> = FOR_TESTS
-        .iter()
-        .map(|(name, value)| (*name, (*value).to_owned()))
-        .collect();
+    let mut properties: BTreeMap<&str, String> =
+        FOR_TESTS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     properties.extend(chosen.iter().map(|(name, value)| (name.as_str(), value.clone())));
     properties.extend([
         ("process.roles", "broker,controller".to_owned()),
         ("node.id", "1".to_owned()),
         ("controller.quorum.voters", format!("1@127.0.0.1:{controller}")),
-        (
-            "listeners",
-            format!("PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"),
-        ),
+        ("listeners", format!("PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}")),
         ("advertised.listeners", format!("PLAINTEXT://127.0.0.1:{broker}")),
         ("controller.listener.names", "CONTROLLER".to_owned()),
         ("inter.broker.listener.name", "PLAINTEXT".to_owned()),
         ("log.dirs", data.display().to_string()),
     ]);
-    properties
-        .iter()
-        .map(|(name, value)| format!("{name}={}\n", escape(value)))
-        .collect()
+    properties.iter().map(|(name, value)| format!("{name}={}\n", escape(value))).collect()
 }
 
 /// Escapes what the format of Java's properties gives a meaning: backslashes and line ends.

@@ -57,10 +57,7 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
             bootstrap: kafka.bootstrap().to_owned(),
             log: Some(shown_from_now(kafka.log_path())),
         }),
-        Err(source) => Err(Error::Shared {
-            server: SERVER,
-            source,
-        }),
+        Err(source) => Err(Error::Shared { server: SERVER, source }),
     }
 }
 

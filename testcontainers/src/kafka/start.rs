@@ -11,7 +11,7 @@ use crate::Error;
 use crate::cache::{Jars, class_archive, jars};
 use crate::error::Doing;
 use crate::logs::Log;
-use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess};
+use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess, ended_early};
 use crate::programs::java;
 use crate::wait::wait_for;
 
@@ -38,10 +38,8 @@ pub(super) fn start(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     let archive = archive_of(&java, &jars).ok();
     let mut attempt = 1;
     loop {
-        match start_once(builder, &java, &jars, |folder| {
-            jvm::broker(builder, folder, archive.as_deref())
-        }) {
-            Err(error) if is_port_taken(&error) && attempt < PORT_ATTEMPTS => attempt += 1,
+        match start_once(builder, &java, &jars, |folder| jvm::broker(builder, folder, archive.as_deref())) {
+            Err(Error::PortTaken { .. }) if attempt < PORT_ATTEMPTS => attempt += 1,
             result => return result,
         }
     }
@@ -76,12 +74,7 @@ fn start_once(
     let text = properties::text(&builder.properties, broker.number(), controller.number(), &data);
     fs::write(&file, text).doing("write", &file)?;
     let mut arguments = options(folder.path());
-    arguments.extend([
-        "-cp".into(),
-        jars.class_path()?,
-        "kafka.Kafka".into(),
-        file.into(),
-    ]);
+    arguments.extend(["-cp".into(), jars.class_path()?, "kafka.Kafka".into(), file.into()]);
     let launch = Launch {
         server: SERVER,
         program: java.to_path_buf(),
@@ -101,23 +94,33 @@ pub(super) fn launch_ready(launch: &Launch) -> Result<ServerProcess, Error> {
     let log = Log::from_now(SERVER, launch.log.clone());
     let mut process = launch.spawn()?;
     let outcome = wait_for(START_DEADLINE, || match process.ended() {
-        Some(status) => Some(Err(Error::EndedEarly {
-            server: SERVER,
-            status,
-            log: log.tail(),
-        })),
+        Some(status) => Some(Err(ended_early(SERVER, status, &log))),
         None => log.read().contains(READY).then_some(Ok(())),
     });
     match outcome {
         Some(result) => result.map(|()| process),
-        None => Err(Error::NotReady {
-            server: SERVER,
-            after: START_DEADLINE,
-            log: log.tail(),
-        }),
+        None => Err(Error::NotReady { server: SERVER, after: START_DEADLINE, log: log.tail() }),
     }
 }
 
-fn is_port_taken(error: &Error) -> bool {
-    matches!(error, Error::EndedEarly { log, .. } if log.contains("Address already in use"))
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::{Error, Kafka, launch_ready};
+
+    /// [TST-01] Somebody may take a port between our look and the bind: then other ports are tried.
+    #[test]
+    fn a_taken_port_is_told_from_other_failures() {
+        let server = Kafka::start().unwrap();
+        server.kill();
+        let address = server.bootstrap();
+        let somebody = TcpListener::bind(address).unwrap();
+        let taken = launch_ready(&server.launch).unwrap_err();
+        assert!(matches!(taken, Error::PortTaken { .. }), "{taken}");
+        drop(somebody);
+        server.restart().unwrap();
+        let other = Kafka::builder().property("num.io.threads", "many").start().unwrap_err();
+        assert!(matches!(other, Error::EndedEarly { .. }), "{other}");
+    }
 }

@@ -10,9 +10,7 @@ use crate::programs::java;
 pub(super) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
     let jars = jars()?;
     let mut command = Command::new(java()?);
-    command
-        .args(jvm::quick())
-        .args(jvm::contained(&std::env::temp_dir()));
+    command.args(jvm::quick()).args(jvm::contained(&std::env::temp_dir()));
     // Standard output is the tool's answer; the libraries' own remarks go to standard error.
     command
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xmx256m", "-cp"])

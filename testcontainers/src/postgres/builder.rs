@@ -15,9 +15,7 @@ pub struct PostgresBuilder {
 
 impl PostgresBuilder {
     pub(super) fn new() -> PostgresBuilder {
-        PostgresBuilder {
-            settings: BTreeMap::new(),
-        }
+        PostgresBuilder { settings: BTreeMap::new() }
     }
 
     /// Sets a server setting (a line of `postgresql.conf`); replaces the default of Postgres or of this crate.

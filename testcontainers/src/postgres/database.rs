@@ -54,9 +54,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         // Best effort: at the end of the run the server's folder goes with everything in it.
-        self.server
-            .psql(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name))
-            .ok();
+        self.server.psql(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).ok();
     }
 }
 
@@ -64,9 +62,7 @@ impl Drop for Database {
 fn with_database(url: &str, database: &str) -> String {
     let (address, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = address.find("://").map_or(0, |scheme| scheme + 3);
-    let end = address[authority..]
-        .find('/')
-        .map_or(address.len(), |slash| authority + slash);
+    let end = address[authority..].find('/').map_or(address.len(), |slash| authority + slash);
     format!("{}/{database}{parameters}", &address[..end])
 }
 
@@ -76,10 +72,7 @@ mod tests {
 
     #[test]
     fn only_the_database_of_a_url_is_replaced() {
-        assert_eq!(
-            with_database("postgres://u:p@h:1/postgres", "d"),
-            "postgres://u:p@h:1/d"
-        );
+        assert_eq!(with_database("postgres://u:p@h:1/postgres", "d"), "postgres://u:p@h:1/d");
         assert_eq!(
             with_database("postgres://u:p@h:1/a?sslmode=disable", "d"),
             "postgres://u:p@h:1/d?sslmode=disable"

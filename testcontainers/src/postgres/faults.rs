@@ -81,11 +81,7 @@ impl Postgres {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
-        match self
-            .process()
-            .as_ref()
-            .filter(|process| process.identity().is_alive())
-        {
+        match self.process().as_ref().filter(|process| process.identity().is_alive()) {
             Some(process) => {
                 process.signal_all(signal);
                 Ok(())

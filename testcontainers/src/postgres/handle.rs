@@ -81,10 +81,7 @@ impl Postgres {
 
     pub(super) fn new(launch: Launch, process: ServerProcess, folder: DataFolder, port: Port) -> Postgres {
         Postgres {
-            url: format!(
-                "postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres",
-                port.number()
-            ),
+            url: format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres", port.number()),
             log: ShownLog(Log::whole(SERVER, launch.log.clone())),
             launch,
             process: Mutex::new(Some(process)),

@@ -16,14 +16,9 @@ use crate::programs::run_to_end;
 
 /// Returns an initialised data folder in the cache; nothing may run in it.
 pub(super) fn initialised(programs: &Path) -> Result<PathBuf, Error> {
-    let version = run_to_end(
-        "postgres --version",
-        Command::new(programs.join("postgres")).arg("--version"),
-    )?;
+    let version = run_to_end("postgres --version", Command::new(programs.join("postgres")).arg("--version"))?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
-    let entry = entry(&format!("postgres-{}", as_name(&version)), |unsealed| {
-        initialise(programs, unsealed)
-    })?;
+    let entry = entry(&format!("postgres-{}", as_name(&version)), |unsealed| initialise(programs, unsealed))?;
     Ok(entry.join("data"))
 }
 
@@ -46,11 +41,7 @@ fn initialise(programs: &Path, unsealed: &Path) -> Result<(), Error> {
         "--no-locale",
         "--no-sync",
     ]);
-    initdb
-        .arg("--pwfile")
-        .arg(&password)
-        .arg("--pgdata")
-        .arg(folder.path().join("data"));
+    initdb.arg("--pwfile").arg(&password).arg("--pgdata").arg(folder.path().join("data"));
     initdb.current_dir(folder.path());
     if let Some(user) = user {
         initdb.uid(user.uid).gid(user.gid);
@@ -69,9 +60,8 @@ pub(super) fn give(path: &Path, user: Option<User>) -> Result<(), Error> {
 
 /// Turns `postgres (PostgreSQL) 15.13 (Debian …)` into a file name that still tells versions apart.
 fn as_name(version: &str) -> String {
-    let words = version
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '.')
-        .filter(|word| !word.is_empty());
+    let words =
+        version.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty());
     words.skip(2).collect::<Vec<_>>().join("-")
 }
 

@@ -9,17 +9,8 @@ use crate::programs::run_to_end;
 /// Runs SQL and returns its rows, unaligned and without headers.
 pub(super) fn psql(url: &str, sql: &str) -> Result<String, Error> {
     let mut psql = Command::new(programs::psql()?);
-    psql.args([
-        "--no-psqlrc",
-        "--quiet",
-        "--tuples-only",
-        "--no-align",
-        "--set",
-        "ON_ERROR_STOP=1",
-    ]);
+    psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
     psql.args(["--dbname", url, "--command", sql]);
     let output = run_to_end("psql", &mut psql)?;
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .trim_end_matches('\n')
-        .to_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
 }

@@ -61,10 +61,7 @@ pub(super) fn shared() -> Result<SharedPostgres, Error> {
             url: postgres.url().to_owned(),
             log: Some(shown_from_now(postgres.log_path())),
         }),
-        Err(source) => Err(Error::Shared {
-            server: SERVER,
-            source,
-        }),
+        Err(source) => Err(Error::Shared { server: SERVER, source }),
     }
 }
 

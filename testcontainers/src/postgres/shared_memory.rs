@@ -10,10 +10,7 @@ pub(super) fn release(folder: &Path) {
     let lock = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(segment) = segment_of(&lock) {
         let mut remove = Command::new("ipcrm");
-        remove
-            .args(["-m", segment])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        remove.args(["-m", segment]).stdout(Stdio::null()).stderr(Stdio::null());
         // A start that failed early names a segment that does not exist.
         remove.status().ok();
     }

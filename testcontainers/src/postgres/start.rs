@@ -12,7 +12,7 @@ use super::user::server_user;
 use crate::Error;
 use crate::cache::copy_folder;
 use crate::logs::Log;
-use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess};
+use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess, ended_early};
 use crate::programs::postgres_folder;
 use crate::wait::wait_for;
 
@@ -43,7 +43,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     let mut attempt = 1;
     loop {
         match start_once(builder, &programs, &template) {
-            Err(error) if is_port_taken(&error) && attempt < PORT_ATTEMPTS => attempt += 1,
+            Err(Error::PortTaken { .. }) if attempt < PORT_ATTEMPTS => attempt += 1,
             result => return result,
         }
     }
@@ -75,16 +75,8 @@ fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Re
 
 /// Returns the settings as `name=value`, later ones winning.
 fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
-    let mut settings: Vec<String> = FOR_TESTS
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    settings.extend(
-        builder
-            .settings
-            .iter()
-            .map(|(name, value)| format!("{name}={value}")),
-    );
+    let mut settings: Vec<String> = FOR_TESTS.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    settings.extend(builder.settings.iter().map(|(name, value)| format!("{name}={value}")));
     settings.extend([
         "listen_addresses=127.0.0.1".to_owned(),
         format!("port={port}"),
@@ -104,20 +96,12 @@ pub(super) fn launch_ready(launch: &Launch) -> Result<ServerProcess, Error> {
     let pid = process.identity().pid;
     let lock = launch.folder.join("data/postmaster.pid");
     let outcome = wait_for(START_DEADLINE, || match process.ended() {
-        Some(status) => Some(Err(Error::EndedEarly {
-            server: SERVER,
-            status,
-            log: log.tail(),
-        })),
+        Some(status) => Some(Err(ended_early(SERVER, status, &log))),
         None => is_ready(&lock, pid).then_some(Ok(())),
     });
     match outcome {
         Some(result) => result.map(|()| process),
-        None => Err(Error::NotReady {
-            server: SERVER,
-            after: START_DEADLINE,
-            log: log.tail(),
-        }),
+        None => Err(Error::NotReady { server: SERVER, after: START_DEADLINE, log: log.tail() }),
     }
 }
 
@@ -128,6 +112,24 @@ fn is_ready(lock: &Path, pid: i32) -> bool {
     lines.next() == Some(&pid.to_string()) && lines.nth(6) == Some("ready")
 }
 
-fn is_port_taken(error: &Error) -> bool {
-    matches!(error, Error::EndedEarly { log, .. } if log.contains("Address already in use"))
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::{Error, Postgres, launch_ready};
+
+    /// [TST-01] Somebody may take a port between our look and the bind: then other ports are tried.
+    #[test]
+    fn a_taken_port_is_told_from_other_failures() {
+        let server = Postgres::start().unwrap();
+        server.kill();
+        let address = server.url().split(['@', '/']).nth(3).unwrap();
+        let somebody = TcpListener::bind(address).unwrap();
+        let taken = launch_ready(&server.launch).unwrap_err();
+        assert!(matches!(taken, Error::PortTaken { .. }), "{taken}");
+        drop(somebody);
+        server.restart().unwrap();
+        let other = Postgres::builder().setting("max_connections", "many").start().unwrap_err();
+        assert!(matches!(other, Error::EndedEarly { .. }), "{other}");
+    }
 }

@@ -10,14 +10,9 @@ pub(super) fn server_user() -> Result<Option<User>, Error> {
     if !Uid::effective().is_root() {
         return Ok(None);
     }
-    let account = ["postgres", "nobody"]
-        .into_iter()
-        .find_map(|name| Account::from_name(name).ok().flatten());
+    let account = ["postgres", "nobody"].into_iter().find_map(|name| Account::from_name(name).ok().flatten());
     match account {
-        Some(account) => Ok(Some(User {
-            uid: account.uid.as_raw(),
-            gid: account.gid.as_raw(),
-        })),
+        Some(account) => Ok(Some(User { uid: account.uid.as_raw(), gid: account.gid.as_raw() })),
         None => Err(Error::NoUnprivilegedUser),
     }
 }

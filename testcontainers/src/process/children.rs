@@ -13,10 +13,7 @@ pub(crate) fn children_of(parent: Identity) -> Vec<Identity> {
     numbers
         .filter_map(|pid| {
             let stat = read_stat(pid)?;
-            (stat.parent == parent.pid).then_some(Identity {
-                pid,
-                started: stat.started,
-            })
+            (stat.parent == parent.pid).then_some(Identity { pid, started: stat.started })
         })
         .collect()
 }

@@ -20,10 +20,7 @@ impl DataFolder {
     pub(crate) fn create(server: &str) -> Result<DataFolder, Error> {
         let path = std::env::temp_dir().join(unique_name(&format!("levada-{server}")));
         reaper::register_folder(&path)?;
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .doing("create the folder", &path)?;
+        DirBuilder::new().mode(0o700).create(&path).doing("create the folder", &path)?;
         Ok(DataFolder { path })
     }
 

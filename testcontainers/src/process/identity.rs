@@ -24,10 +24,7 @@ pub(crate) struct Stat {
 impl Identity {
     /// Returns the identity of the process that has this number now.
     pub(crate) fn of(pid: i32) -> Option<Identity> {
-        read_stat(pid).map(|stat| Identity {
-            pid,
-            started: stat.started,
-        })
+        read_stat(pid).map(|stat| Identity { pid, started: stat.started })
     }
 
     /// Tells whether the process still exists; one that ended and was not waited for is gone.
@@ -76,12 +73,6 @@ mod tests {
     fn another_start_time_is_another_process() {
         let me = Identity::of(std::process::id().cast_signed()).unwrap();
         assert!(me.is_alive());
-        assert!(
-            !Identity {
-                started: me.started + 1,
-                ..me
-            }
-            .is_alive()
-        );
+        assert!(!Identity { started: me.started + 1, ..me }.is_alive());
     }
 }

@@ -44,21 +44,12 @@ pub(crate) struct Launch {
 impl Launch {
     /// Starts the server in a process group of its own, known to the reaper. It is not ready yet.
     pub(crate) fn spawn(&self) -> Result<ServerProcess, Error> {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.log)
-            .doing("open the log", &self.log)?;
+        let log =
+            OpenOptions::new().create(true).append(true).open(&self.log).doing("open the log", &self.log)?;
         let errors = log.try_clone().doing("open the log", &self.log)?;
         let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", GATE, "gate"])
-            .arg(&self.program)
-            .args(&self.arguments);
-        command
-            .current_dir(&self.folder)
-            .env("LC_ALL", "C")
-            .process_group(0);
+        command.args(["-c", GATE, "gate"]).arg(&self.program).args(&self.arguments);
+        command.current_dir(&self.folder).env("LC_ALL", "C").process_group(0);
         command.stdin(Stdio::piped()).stdout(log).stderr(errors);
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);

@@ -22,4 +22,4 @@ pub(crate) use identity::Identity;
 pub(crate) use launch::{Launch, User};
 pub(crate) use ports::Port;
 pub(crate) use reaper::{EndWith, register_process};
-pub(crate) use server::ServerProcess;
+pub(crate) use server::{ServerProcess, ended_early};

@@ -51,9 +51,7 @@ impl Port {
 /// Returns a number below `span` that differs from call to call.
 fn start_within(span: u16) -> u16 {
     let name = unique_name("");
-    let bits = name.bytes().fold(0_u64, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
-    });
+    let bits = name.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     // The remainder is below a u16.
     (bits % u64::from(span)) as u16
 }

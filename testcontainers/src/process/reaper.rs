@@ -54,9 +54,7 @@ fn tell(line: &[u8]) -> Result<(), Error> {
         *reaper = Some(spawn().doing("start", Path::new("setsid"))?);
     }
     match reaper.as_mut().and_then(|child| child.stdin.as_mut()) {
-        Some(pipe) => pipe
-            .write_all(line)
-            .doing("register with", Path::new("the reaper")),
+        Some(pipe) => pipe.write_all(line).doing("register with", Path::new("the reaper")),
         // The pipe was asked for at the start and is never taken.
         None => Err(Error::NotRunning { server: "the reaper" }),
     }
@@ -120,11 +118,7 @@ mod tests {
         let (ours, theirs) = (root.path().join("levada-a b'c"), root.path().join("theirs"));
         std::fs::create_dir_all(ours.join("data/deep")).unwrap();
         std::fs::create_dir(&theirs).unwrap();
-        reap(&format!(
-            "folder {}\nfolder {}\nfolder \n",
-            ours.display(),
-            theirs.display()
-        ));
+        reap(&format!("folder {}\nfolder {}\nfolder \n", ours.display(), theirs.display()));
         assert!(!ours.exists());
         assert!(theirs.exists());
     }

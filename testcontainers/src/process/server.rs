@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use super::children::children_of;
 use super::identity::Identity;
 use crate::Error;
+use crate::logs::Log;
 use crate::wait::wait_for;
 
 /// A process that we started and must wait for. Dropping it kills it with its children.
@@ -22,11 +23,7 @@ impl ServerProcess {
     pub(crate) fn new(server: &'static str, mut child: Child) -> Result<ServerProcess, Error> {
         // A process number fits: the kernel's type is a positive 32-bit integer.
         match Identity::of(child.id().cast_signed()) {
-            Some(identity) => Ok(ServerProcess {
-                server,
-                child,
-                identity,
-            }),
+            Some(identity) => Ok(ServerProcess { server, child, identity }),
             // A child that was not waited for keeps its entry, so this is a system without /proc.
             None => {
                 child.kill().ok();
@@ -63,10 +60,8 @@ impl ServerProcess {
 
     /// Waits until the process has ended by itself or by an earlier signal.
     pub(crate) fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, Error> {
-        wait_for(deadline, || self.ended()).ok_or_else(|| Error::TimedOut {
-            what: format!("the end of {}", self.server),
-            after: deadline,
-        })
+        wait_for(deadline, || self.ended())
+            .ok_or_else(|| Error::TimedOut { what: format!("the end of {}", self.server), after: deadline })
     }
 
     /// Kills the process and its children (SIGKILL) and returns when all of them are gone.
@@ -81,9 +76,7 @@ impl ServerProcess {
         }
         self.child.wait().ok();
         // A killed process in an uninterruptible call goes when the call returns; nothing is gained by giving up early.
-        wait_for(Duration::from_secs(10), || {
-            children.iter().all(|child| !child.is_alive()).then_some(())
-        });
+        wait_for(Duration::from_secs(10), || children.iter().all(|child| !child.is_alive()).then_some(()));
     }
 }
 
@@ -92,5 +85,15 @@ impl Drop for ServerProcess {
         if self.ended().is_none() {
             self.kill();
         }
+    }
+}
+
+/// Returns why a server ended before it was ready, from what it logged since its start. Its last words are about the
+/// shutdown, so the whole of it is searched for a port that somebody took.
+pub(crate) fn ended_early(server: &'static str, status: ExitStatus, log: &Log) -> Error {
+    if log.read().contains("Address already in use") {
+        Error::PortTaken { server }
+    } else {
+        Error::EndedEarly { server, status, log: log.tail() }
     }
 }

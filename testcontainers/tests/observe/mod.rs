@@ -21,8 +21,7 @@ pub fn is_alive(pid: i32) -> bool {
 pub fn children_of(parent: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| stat(*pid).is_some_and(|fields| fields[1] == parent.to_string()))
-        .collect()
+    pids.filter(|pid| stat(*pid).is_some_and(|fields| fields[1] == parent.to_string())).collect()
 }
 
 /// The children of a process, and theirs.
@@ -48,22 +47,13 @@ pub fn address_of(url: &str) -> &str {
 /// Whether the segment of System V shared memory with this id exists.
 pub fn segment_exists(id: &str) -> bool {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
-    table
-        .lines()
-        .skip(1)
-        .any(|line| line.split_whitespace().nth(1) == Some(id))
+    table.lines().skip(1).any(|line| line.split_whitespace().nth(1) == Some(id))
 }
 
 /// The segment that the lock file in a Postgres folder names.
 pub fn segment_of(folder: &Path) -> String {
     let lock = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap();
-    lock.lines()
-        .nth(6)
-        .unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .to_owned()
+    lock.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
 }
 
 /// A command that runs one ignored test of the calling test binary in a process of its own.
@@ -75,9 +65,5 @@ pub fn child_test(name: &str) -> Command {
 
 /// Both outputs as one text.
 pub fn printed(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

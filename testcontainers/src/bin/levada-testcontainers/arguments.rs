@@ -23,10 +23,7 @@ pub(crate) enum Request {
 
 pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
     let verb = arguments.next().ok_or("a verb is missing")?;
-    let mut needs = Needs {
-        kafka: false,
-        postgres: false,
-    };
+    let mut needs = Needs { kafka: false, postgres: false };
     let mut separated = false;
     for argument in arguments.by_ref() {
         match argument.to_str() {
@@ -41,10 +38,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Req
         }
     }
     if !needs.kafka && !needs.postgres {
-        needs = Needs {
-            kafka: true,
-            postgres: true,
-        };
+        needs = Needs { kafka: true, postgres: true };
     }
     let command: Vec<OsString> = arguments.collect();
     match verb.to_str() {
@@ -75,9 +69,7 @@ mod tests {
 
     #[test]
     fn without_options_both_servers_are_meant() {
-        let Ok(Request::Prepare(needs)) = parsed("prepare") else {
-            panic!()
-        };
+        let Ok(Request::Prepare(needs)) = parsed("prepare") else { panic!() };
         assert!(needs.kafka && needs.postgres);
     }
 

@@ -50,12 +50,6 @@ fn run_command(needs: Needs, words: &[std::ffi::OsString]) -> Result<ExitCode, E
 
 /// Returns what a shell would: the exit code, or 128 and the signal's number.
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let number = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(
-        number
-            .and_then(|number| u8::try_from(number).ok())
-            .unwrap_or(OWN_FAILURE),
-    )
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(number.and_then(|number| u8::try_from(number).ok()).unwrap_or(OWN_FAILURE))
 }
