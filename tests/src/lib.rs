@@ -1,2 +1,5 @@
-//! What no single crate can prove: end to end, crash loops, layering.
+//! What no single crate can prove: end to end, crash loops, layering. This library is what those tests share.
 #![forbid(unsafe_code)]
+
+pub mod bridge;
+pub mod topic;

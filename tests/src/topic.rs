@@ -1,0 +1,91 @@
+//! Topics with records in them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use levada_testcontainers::unique_name;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::{ClientConfig, ClientContext};
+
+/// A topic of one test, with a producer for it.
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    producer: BaseProducer<Failures>,
+}
+
+impl std::fmt::Debug for Topic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Topic").field(&self.name).finish()
+    }
+}
+
+/// Counts records that the broker did not take.
+#[derive(Default)]
+struct Failures(AtomicU64);
+
+impl ClientContext for Failures {}
+
+impl ProducerContext for Failures {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        self.0.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
+    }
+}
+
+impl Topic {
+    /// Creates a topic of a name that nobody else has.
+    ///
+    /// # Panics
+    /// Panics if the broker does not.
+    pub fn create(brokers: &str, partitions: i32) -> Self {
+        let name = unique_name("topic");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let admin: AdminClient<DefaultClientContext> =
+            ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client");
+        let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        let created = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
+        created.into_iter().for_each(|outcome| drop(outcome.expect("the topic is created")));
+        let producer = ClientConfig::new()
+            .set("bootstrap.servers", brokers)
+            .set("enable.idempotence", "true")
+            .set("linger.ms", "5")
+            .create_with_context(Failures::default())
+            .expect("a producer");
+        Self { name, producer }
+    }
+
+    /// Sends a record; without a partition its key decides.
+    ///
+    /// # Panics
+    /// Panics if the client refuses it.
+    pub fn send(&self, partition: Option<i32>, key: Option<&str>, value: Option<&str>) {
+        let mut record: BaseRecord<'_, str, str> = BaseRecord::to(&self.name);
+        record.key = key;
+        record.payload = value;
+        record.partition = partition;
+        while let Err((error, unsent)) = self.producer.send(record) {
+            assert_eq!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull));
+            self.wait(Duration::from_millis(50));
+            record = unsent;
+        }
+    }
+
+    /// Serves the client for a while.
+    pub fn wait(&self, duration: Duration) {
+        self.producer.poll(duration);
+    }
+
+    /// Waits until the broker has every record.
+    ///
+    /// # Panics
+    /// Panics if it does not take one.
+    pub fn flush(&self) {
+        self.producer.flush(Duration::from_secs(60)).expect("the broker takes the records");
+        assert_eq!(self.producer.context().0.load(Ordering::Relaxed), 0, "records that the broker did not take");
+    }
+}
