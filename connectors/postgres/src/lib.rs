@@ -1,2 +1,11 @@
-//! A Postgres upsert sink whose rows and source positions share one transaction.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+pub mod quote;
+#[cfg(feature = "sink")]
+pub mod sink;
+
+#[cfg(feature = "sink")]
+pub use sink::{
+    ColumnOptions, EpochUnit, Health, PostgresSink, PostgresSinkConfig, Stats, Tombstone, WriteMode,
+};

@@ -1,0 +1,205 @@
+//! One attempt at a flush: a transaction whose statements are all sent before the first answer is awaited.
+//!
+//! ```text
+//!   ── begin ─▶                (sent first and awaited while nothing else waits: see below)
+//!   ── move positions ─▶       fails in the server unless all are where we left them
+//!   ── lock, delete ─▶
+//!   ── insert … ─▶             one per column set and chunk
+//!   ── commit ─▶
+//!                ◀─ answers, in order
+//! ```
+//!
+//! If a statement fails, the server refuses the ones behind it and answers the final `commit` with a rollback. The
+//! driver does not show that answer's tag, and does not call it an error; therefore a commit counts only if *every*
+//! statement before it succeeded, and each answer is looked at.
+//!
+//! `begin` alone is awaited before the rest is sent. If it failed (cancelled, for example) with the rest on its way,
+//! each statement would be a transaction of its own.
+
+use levada_core::{Position, SplitId};
+use tokio_postgres::types::ToSql;
+
+use super::claim::SplitArrays;
+use super::error::Failure;
+use super::failpoint;
+use super::session::{Session, Step, pipelined};
+use super::sql;
+use super::statement::Work;
+
+/// A position that moves.
+#[derive(Debug, Clone)]
+pub(crate) struct Move {
+    pub(crate) split: SplitId,
+    pub(crate) epoch: i64,
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(crate) enum Unflushed {
+    /// A position is not where this owner left it, or not his.
+    PositionsDiffer,
+    /// A statement on the target failed. Nothing of the transaction remains.
+    Data(Failure),
+    /// Anything else, the connection included.
+    Failed(Failure),
+}
+
+/// Parameters of the statement that moves positions.
+struct Moves<'a> {
+    pipeline: &'a str,
+    splits: SplitArrays,
+    epochs: Vec<i64>,
+    from: Vec<i64>,
+    to: Vec<i64>,
+    details: Vec<&'a [u8]>,
+    count: i64,
+}
+
+impl<'a> Moves<'a> {
+    fn new(pipeline: &'a str, moves: &'a [Move]) -> Self {
+        Self {
+            pipeline,
+            splits: SplitArrays::of(moves.iter().map(|moved| &moved.split)),
+            epochs: moves.iter().map(|moved| moved.epoch).collect(),
+            from: moves.iter().map(|moved| moved.from.next.cast_signed()).collect(),
+            to: moves.iter().map(|moved| moved.to.next.cast_signed()).collect(),
+            details: moves.iter().map(|moved| &*moved.to.detail).collect(),
+            count: moves.len() as i64,
+        }
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.pipeline,
+            &self.splits.streams,
+            &self.splits.indexes,
+            &self.epochs,
+            &self.from,
+            &self.to,
+            &self.details,
+            &self.count,
+        ]
+    }
+}
+
+/// Writes rows and positions in one transaction.
+pub(crate) async fn flush(
+    session: &mut Session,
+    pipeline: &str,
+    moves: &[Move],
+    work: &Work,
+) -> Result<(), Unflushed> {
+    let result = transaction(session, pipeline, moves, work).await;
+    if result.is_err() && !session.client.is_closed() {
+        session.roll_back().await;
+    }
+    result
+}
+
+async fn transaction(
+    session: &mut Session,
+    pipeline: &str,
+    moves: &[Move],
+    work: &Work,
+) -> Result<(), Unflushed> {
+    let move_positions = session.prepare(failpoint::move_positions()).await.map_err(Unflushed::Failed)?;
+    let mut prepared = Vec::with_capacity(work.statements.len());
+    for statement in &work.statements {
+        prepared.push(session.prepare(&statement.sql).await.map_err(Unflushed::Data)?);
+    }
+    failpoint::reached("pg::commit::before_begin").await;
+    let client = &session.client;
+    client.batch_execute(sql::BEGIN).await.map_err(|error| Unflushed::Failed(error.into()))?;
+
+    let moves = Moves::new(pipeline, moves);
+    let move_parameters = moves.parameters();
+    let mut steps: Vec<Step<'_>> = Vec::with_capacity(work.statements.len() + 2);
+    steps.push(Box::pin(async {
+        client.execute(&move_positions, &move_parameters).await?;
+        Ok(())
+    }));
+    for (statement, prepared) in work.statements.iter().zip(&prepared) {
+        steps.push(Box::pin(async move {
+            client.execute_raw(prepared, &statement.arrays).await?;
+            Ok(())
+        }));
+    }
+    steps.push(Box::pin(async {
+        client.batch_execute(sql::COMMIT).await?;
+        Ok(())
+    }));
+
+    let last = steps.len() - 1;
+    let answers = match failpoint::is_stepwise() {
+        false => pipelined(steps).await,
+        true => one_by_one(steps).await,
+    };
+    for (number, answer) in answers.into_iter().enumerate() {
+        answer.map_err(|failure| match number {
+            // The division in the statement is by zero, and there is no other one in it.
+            0 if failure.is("22012") => Unflushed::PositionsDiffer,
+            0 => Unflushed::Failed(failure),
+            // A deferred constraint speaks up at the end.
+            number if number == last && failure.code.is_none() => Unflushed::Failed(failure),
+            _ => Unflushed::Data(failure),
+        })?;
+    }
+    Ok(())
+}
+
+/// Takes each step when the one before it is done, past the fail points in between.
+async fn one_by_one(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
+    let last = steps.len() - 1;
+    let mut answers = Vec::with_capacity(steps.len());
+    for (number, step) in steps.into_iter().enumerate() {
+        if number == last {
+            failpoint::reached("pg::commit::after_data").await;
+            failpoint::reached("pg::commit::before_commit").await;
+        }
+        let answer = step.await;
+        let has_failed = answer.is_err();
+        answers.push(answer);
+        if has_failed {
+            break;
+        }
+        if number == 0 {
+            failpoint::reached("pg::commit::after_positions").await;
+        }
+        if number == last {
+            failpoint::reached("pg::commit::after_commit").await;
+        }
+    }
+    answers
+}
+
+/// Tells whether the first `changes` of an interval can be written, by writing them and rolling back.
+pub(crate) async fn probe(session: &mut Session, work: &Work) -> Result<(), Failure> {
+    let result = try_probe(session, work).await;
+    if !session.client.is_closed() {
+        session.roll_back().await;
+    }
+    result
+}
+
+async fn try_probe(session: &mut Session, work: &Work) -> Result<(), Failure> {
+    let mut prepared = Vec::with_capacity(work.statements.len());
+    for statement in &work.statements {
+        prepared.push(session.prepare(&statement.sql).await?);
+    }
+    let client = &session.client;
+    client.batch_execute(sql::BEGIN).await?;
+    let mut steps: Vec<Step<'_>> = Vec::with_capacity(work.statements.len() + 1);
+    for (statement, prepared) in work.statements.iter().zip(&prepared) {
+        steps.push(Box::pin(async move {
+            client.execute_raw(prepared, &statement.arrays).await?;
+            Ok(())
+        }));
+    }
+    steps.push(Box::pin(async {
+        client.batch_execute(sql::CHECK_DEFERRED).await?;
+        Ok(())
+    }));
+    pipelined(steps).await.into_iter().collect()
+}

@@ -1,0 +1,58 @@
+//! Points at which tests stop, fail or kill the process; nothing in other builds.
+
+/// Every fail point of the sink, in the order in which a claim and a commit pass them.
+#[cfg(feature = "failpoints")]
+pub const FAIL_POINTS: &[&str] = &[
+    "pg::claim::before",
+    "pg::claim::after",
+    "pg::commit::before_begin",
+    "pg::commit::after_positions",
+    "pg::commit::after_data",
+    "pg::commit::before_commit",
+    "pg::commit::after_commit",
+    "pg::reconnect",
+];
+
+/// Switches the comparison of positions off when set to `return`, so that a test can show what it protects from.
+#[cfg(feature = "failpoints")]
+pub(crate) const WITHOUT_COMPARE_AND_SET: &str = "pg::commit::without_compare_and_set";
+
+/// Passes a fail point. What is configured for it may block, so it runs outside of the runtime's own threads.
+#[cfg(feature = "failpoints")]
+pub(crate) async fn reached(name: &'static str) {
+    if fail::list().is_empty() {
+        return;
+    }
+    let passed = tokio::task::spawn_blocking(move || {
+        fail::eval(name, |_| ());
+    });
+    if let Err(error) = passed.await
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Does nothing.
+#[cfg(not(feature = "failpoints"))]
+pub(crate) fn reached(_name: &'static str) -> std::future::Ready<()> {
+    std::future::ready(())
+}
+
+/// Tells whether a commit waits for each step before it takes the next, so that a fail point between two steps is
+/// between them on the server, too.
+pub(crate) fn is_stepwise() -> bool {
+    #[cfg(feature = "failpoints")]
+    return !fail::list().is_empty();
+    #[cfg(not(feature = "failpoints"))]
+    false
+}
+
+/// Returns the statement that moves positions.
+pub(crate) fn move_positions() -> &'static str {
+    #[cfg(feature = "failpoints")]
+    if fail::eval(WITHOUT_COMPARE_AND_SET, |_| ()).is_some() {
+        return super::sql::MOVE_POSITIONS_BLINDLY;
+    }
+    super::sql::MOVE_POSITIONS
+}

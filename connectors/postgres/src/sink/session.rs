@@ -1,0 +1,132 @@
+//! One connection, with what was prepared on it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::{MaybeDone, maybe_done, poll_fn};
+use hashbrown::HashMap;
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
+use tracing::debug;
+
+use super::config::PostgresSinkConfig;
+use super::error::Failure;
+
+/// Statements kept prepared. Rows whose sets of fields vary without end would grow this without end.
+const MAX_PREPARED: usize = 256;
+
+/// A live connection and the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    /// The process id of the server's side.
+    pub(crate) backend: i32,
+    prepared: HashMap<String, Statement>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Closes the socket at once instead of when the server has answered everything: a session is dropped only
+        // when nothing it may still say matters.
+        self.driver.abort();
+    }
+}
+
+impl Session {
+    /// Connects and sets the session's time limits.
+    pub(crate) async fn connect(
+        config: &PostgresSinkConfig,
+        application_name: &str,
+    ) -> Result<Self, Failure> {
+        let mut connection = config.connection.clone();
+        connection.application_name(application_name);
+        if connection.get_connect_timeout().is_none() {
+            connection.connect_timeout(Duration::from_secs(10));
+        }
+        // A peer that is gone without a word is noticed by the kernel, whether we are sending or waiting.
+        if connection.get_tcp_user_timeout().is_none() {
+            connection.tcp_user_timeout(Duration::from_secs(30));
+        }
+        if connection.get_keepalives_interval().is_none() {
+            connection.keepalives_idle(Duration::from_secs(10));
+            connection.keepalives_interval(Duration::from_secs(5));
+            connection.keepalives_retries(4);
+        }
+        let (client, mut connection) = connection.connect(NoTls).await?;
+        let driver = tokio::spawn(async move {
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    // A notice may quote rows, so its text is dropped.
+                    Some(Ok(AsyncMessage::Notice(notice))) => debug!(code = notice.code().code(), "notice"),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => break,
+                }
+            }
+        });
+        let limits = format!(
+            "set statement_timeout = {}; set lock_timeout = {}; set idle_in_transaction_session_timeout = {}",
+            config.statement_timeout.as_millis(),
+            config.lock_timeout.as_millis(),
+            config.idle_in_transaction_session_timeout.as_millis(),
+        );
+        let mut session = Self { client, backend: 0, prepared: HashMap::new(), driver };
+        session.client.batch_execute(&limits).await?;
+        let row = session.client.query_one("select pg_backend_pid()", &[]).await?;
+        session.backend = row.try_get(0)?;
+        Ok(session)
+    }
+
+    /// Returns the prepared form of a text, preparing it once.
+    pub(crate) async fn prepare(&mut self, sql: &str) -> Result<Statement, Failure> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        if self.prepared.len() >= MAX_PREPARED {
+            self.prepared.clear();
+        }
+        self.prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Ends a transaction that failed or is not wanted. Its own failure adds nothing: the connection is gone then, and
+    /// the transaction with it.
+    pub(crate) async fn roll_back(&self) {
+        if let Err(error) = self.client.batch_execute(super::sql::ROLLBACK).await {
+            debug!(code = error.code().map(|code| code.code()), "rollback failed");
+        }
+    }
+}
+
+pub(crate) type Step<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+
+/// Sends all steps before it waits for the first answer, and returns the answers in order.
+///
+/// A step is sent when its future is polled for the first time; that is how the driver works. If one fails while it is
+/// being sent, those behind it are not sent: a commit must never follow a statement that never left.
+pub(crate) async fn pipelined(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
+    let mut steps: Vec<MaybeDone<Step<'_>>> = steps.into_iter().map(maybe_done).collect();
+    let mut sent = 0;
+    for step in &mut steps {
+        poll_fn(|context| {
+            // The answer is looked at below; this poll is there to send.
+            let _ = Pin::new(&mut *step).poll(context);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        sent += 1;
+        if matches!(step, MaybeDone::Done(Err(_))) {
+            break;
+        }
+    }
+    let mut answers = Vec::with_capacity(sent);
+    for step in &mut steps[..sent] {
+        let mut step = Pin::new(step);
+        step.as_mut().await;
+        // A step that was awaited has its answer, and it is taken once.
+        answers.extend(step.take_output());
+    }
+    answers
+}

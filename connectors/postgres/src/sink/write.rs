@@ -1,0 +1,367 @@
+//! Taking records over: each is encoded at once, and nothing is sent.
+//!
+//! ```text
+//!  Keyed { key, change } ──shape──▶ Mapping: which field is which column        (once per shape)
+//!         │
+//!         └─ cell(column type) ──▶ cells  │ len bytes │ len bytes │ -1 │ …      (one growing buffer)
+//!                            └──▶ keys   │ canonical bytes of the key │ …       (another)
+//!                            └──▶ changes: where its cells and its key stand, its column set, its coordinates
+//! ```
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use levada_core::batch::Coordinates;
+use levada_core::{Batch, Change, ErrorClass, Keyed, Row, Shape, SinkError, SplitId, Value};
+use tracing::warn;
+
+use super::catalog::{Found, Target};
+use super::config::Tombstone;
+use super::encode;
+use super::stats::Stats;
+
+/// The columns that some rows have, ascending. Rows of one set go into one kind of statement.
+#[derive(Debug)]
+pub(crate) struct ColumnSets {
+    sets: Vec<Box<[usize]>>,
+    numbers: HashMap<Box<[usize]>, usize>,
+}
+
+impl ColumnSets {
+    /// The set of the key's columns, which deletions have.
+    pub(crate) const KEY: usize = 0;
+
+    pub(crate) fn new(key: &[usize]) -> Self {
+        let mut sets = Self { sets: Vec::new(), numbers: HashMap::new() };
+        sets.number(key);
+        sets
+    }
+
+    /// Returns the number of a set, adding it if it is new.
+    pub(crate) fn number(&mut self, columns: &[usize]) -> usize {
+        if let Some(number) = self.numbers.get(columns) {
+            return *number;
+        }
+        let number = self.sets.len();
+        self.sets.push(columns.into());
+        self.numbers.insert(columns.into(), number);
+        number
+    }
+
+    pub(crate) fn columns(&self, number: usize) -> &[usize] {
+        &self.sets[number]
+    }
+}
+
+/// One change, by reference into its interval's buffers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Encoded {
+    /// Where its cells begin; there is one for each column of the set, in order.
+    pub(crate) cells: usize,
+    /// Where its key begins.
+    pub(crate) key: usize,
+    pub(crate) key_len: u32,
+    pub(crate) set: u32,
+    /// The first eight bytes of the key: enough to sort most keys by.
+    pub(crate) key_head: u64,
+    pub(crate) is_delete: bool,
+    split: u32,
+    offset: u64,
+}
+
+/// What was written since the last commit.
+#[derive(Debug, Default)]
+pub(crate) struct Interval {
+    pub(crate) cells: Vec<u8>,
+    pub(crate) keys: Vec<u8>,
+    pub(crate) changes: Vec<Encoded>,
+    pub(crate) ignored: u64,
+    splits: Vec<SplitId>,
+}
+
+impl Interval {
+    pub(crate) fn key(&self, change: &Encoded) -> &[u8] {
+        &self.keys[change.key..change.key + change.key_len as usize]
+    }
+
+    pub(crate) fn coordinates(&self, change: &Encoded) -> Coordinates {
+        Coordinates { split: self.splits[change.split as usize].clone(), offset: change.offset }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.cells.len() + self.keys.len() + self.changes.len() * size_of::<Encoded>()) as u64
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.cells.clear();
+        self.keys.clear();
+        self.changes.clear();
+        self.splits.clear();
+        self.ignored = 0;
+    }
+
+    fn split(&mut self, split: &SplitId) -> u32 {
+        let known = self.splits.iter().rposition(|candidate| candidate == split);
+        known.unwrap_or_else(|| {
+            self.splits.push(split.clone());
+            self.splits.len() - 1
+        }) as u32
+    }
+}
+
+/// Which fields of a pair of shapes go where.
+#[derive(Debug)]
+struct Mapping {
+    set: u32,
+    /// In the order of the set's columns.
+    fields: Vec<Field>,
+    /// Names of fields without a column.
+    unknown: Vec<Box<str>>,
+    /// A key column that no field belongs to.
+    missing_key: Option<usize>,
+    /// Held so that their addresses, under which the mapping is found, stay theirs.
+    _shapes: (Option<Arc<Shape>>, Option<Arc<Shape>>),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    column: usize,
+    is_in_key: bool,
+    position: usize,
+}
+
+/// Shapes kept resolved. A format that makes a new shape for each record would grow this without end.
+const MAX_MAPPINGS: usize = 1024;
+
+type ShapeAddress = (*const Shape, *const Shape);
+
+/// Resolves shapes to columns, once each.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings {
+    /// By address; used for comparison only and never followed.
+    known: HashMap<(usize, usize), Arc<Mapping>>,
+    last: Option<((usize, usize), Arc<Mapping>)>,
+}
+
+impl Mappings {
+    fn resolve(
+        &mut self,
+        target: &Target,
+        sets: &mut ColumnSets,
+        key: Option<&Row>,
+        value: Option<&Row>,
+    ) -> Result<Arc<Mapping>, SinkError> {
+        let address = |row: Option<&Row>| row.map_or(std::ptr::null(), |row| Arc::as_ptr(row.shape()));
+        let (key_shape, value_shape): ShapeAddress = (address(key), address(value));
+        let place = (key_shape.addr(), value_shape.addr());
+        if let Some((last, mapping)) = &self.last
+            && *last == place
+        {
+            return Ok(Arc::clone(mapping));
+        }
+        let mapping = match self.known.get(&place) {
+            Some(mapping) => Arc::clone(mapping),
+            None => {
+                let mapping = Arc::new(map(target, sets, key.map(Row::shape), value.map(Row::shape))?);
+                if self.known.len() >= MAX_MAPPINGS {
+                    self.known.clear();
+                }
+                self.known.insert(place, Arc::clone(&mapping));
+                mapping
+            }
+        };
+        self.last = Some((place, Arc::clone(&mapping)));
+        Ok(mapping)
+    }
+}
+
+fn map(
+    target: &Target,
+    sets: &mut ColumnSets,
+    key: Option<&Arc<Shape>>,
+    value: Option<&Arc<Shape>>,
+) -> Result<Mapping, SinkError> {
+    let mut fields: Vec<Field> = Vec::new();
+    let mut unknown = Vec::new();
+    for (shape, is_in_key) in [(key, true), (value, false)] {
+        for (position, name) in shape.iter().flat_map(|shape| shape.names().iter().enumerate()) {
+            let column = match target.find(name) {
+                Found::Column(column) => column,
+                Found::Nowhere => {
+                    unknown.push(name.clone());
+                    continue;
+                }
+                Found::Ambiguous => return Err(ambiguous(target, name, "columns that differ in case alone")),
+            };
+            match fields.iter().find(|field| field.column == column) {
+                None => fields.push(Field { column, is_in_key, position }),
+                // A key's field usually stands in the value, too; the key's own is what identifies the row.
+                Some(earlier) if earlier.is_in_key && !is_in_key => {}
+                Some(_) => return Err(ambiguous(target, name, "another field for the same column")),
+            }
+        }
+    }
+    fields.sort_unstable_by_key(|field| field.column);
+    let columns: Vec<usize> = fields.iter().map(|field| field.column).collect();
+    // A key column is given by the key, where there is one; only a sink without key columns takes any row.
+    let is_given = |column: &usize| fields.iter().any(|field| field.column == *column && field.is_in_key);
+    Ok(Mapping {
+        set: sets.number(&columns) as u32,
+        missing_key: target.key.iter().copied().find(|column| !is_given(column)),
+        fields,
+        unknown,
+        _shapes: (key.cloned(), value.cloned()),
+    })
+}
+
+fn ambiguous(target: &Target, field: &str, what: &str) -> SinkError {
+    SinkError::new(
+        ErrorClass::Fatal,
+        format!("field {field:?} cannot be assigned to a column of {}: there are {what}", target.table),
+    )
+}
+
+/// Encodes the records of a batch. All of them, or, with an error, none.
+pub(crate) fn write(
+    interval: &mut Interval,
+    mappings: &mut Mappings,
+    sets: &mut ColumnSets,
+    target: &Target,
+    batch: &Batch<Keyed>,
+    stats: &mut Stats,
+) -> Result<(), SinkError> {
+    let before = (
+        interval.cells.len(),
+        interval.keys.len(),
+        interval.changes.len(),
+        interval.ignored,
+        interval.splits.len(),
+    );
+    let result = write_all(interval, mappings, sets, target, batch, stats);
+    if result.is_err() {
+        interval.cells.truncate(before.0);
+        interval.keys.truncate(before.1);
+        interval.changes.truncate(before.2);
+        interval.ignored = before.3;
+        interval.splits.truncate(before.4);
+    }
+    result
+}
+
+fn write_all(
+    interval: &mut Interval,
+    mappings: &mut Mappings,
+    sets: &mut ColumnSets,
+    target: &Target,
+    batch: &Batch<Keyed>,
+    stats: &mut Stats,
+) -> Result<(), SinkError> {
+    let mut split_of: Option<(u32, u32)> = None;
+    for record in batch.records() {
+        let origin = &record.origin;
+        let Keyed { key, change } = &record.item;
+        let (value, is_delete) = match change {
+            Change::Upsert(row) => (Some(row), false),
+            Change::Delete => (None, true),
+        };
+        if is_delete && target.tombstones == Tombstone::Ignore {
+            interval.ignored += 1;
+            continue;
+        }
+        let bad = |problem: String| SinkError::bad_record(batch.coordinates(origin), problem);
+        if key.is_none() && !target.key.is_empty() {
+            return Err(bad(format!("the key is null, and {} needs one", target.table)));
+        }
+        let mapping = mappings.resolve(target, sets, key.as_ref(), value)?;
+        if let Some(column) = mapping.missing_key {
+            let name = &target.columns[column].name;
+            return Err(bad(format!("the key has no field for key column {name} of {}", target.table)));
+        }
+        for name in &mapping.unknown {
+            count_unknown(stats, name, target);
+        }
+        if mapping.fields.is_empty() {
+            return Err(bad(format!("{} has a column for none of its fields", target.table)));
+        }
+        let split = match split_of {
+            Some((number, split)) if number == origin.split => split,
+            _ => {
+                let split = interval.split(batch.split(origin));
+                split_of = Some((origin.split, split));
+                split
+            }
+        };
+        let encoded = encode_fields(interval, &mapping, target, key.as_ref(), value, is_delete);
+        let (cells, key_start) = encoded.map_err(bad)?;
+        let key_bytes = &interval.keys[key_start..];
+        interval.changes.push(Encoded {
+            cells,
+            key: key_start,
+            key_len: key_bytes.len() as u32,
+            key_head: head(key_bytes),
+            set: if is_delete { ColumnSets::KEY as u32 } else { mapping.set },
+            is_delete,
+            split,
+            offset: origin.offset,
+        });
+    }
+    Ok(())
+}
+
+/// Appends the cells of one change and its canonical key; returns where both begin.
+fn encode_fields(
+    interval: &mut Interval,
+    mapping: &Mapping,
+    target: &Target,
+    key: Option<&Row>,
+    value: Option<&Row>,
+    is_delete: bool,
+) -> Result<(usize, usize), String> {
+    let cells_start = interval.cells.len();
+    let key_start = interval.keys.len();
+    for field in &mapping.fields {
+        let column = &target.columns[field.column];
+        if is_delete && !column.is_key {
+            continue;
+        }
+        let row = if field.is_in_key { key } else { value };
+        // The mapping was made for the shapes of exactly these rows.
+        let value = row.and_then(|row| row.values().get(field.position)).unwrap_or(&Value::Null);
+        if matches!(value, Value::Null) && (column.is_not_null || column.is_key) {
+            let what = if column.is_key { "which is part of the key" } else { "which is not null" };
+            return Err(format!("null for column {}, {what}", column.name));
+        }
+        let cell_start = interval.cells.len();
+        encode::cell(&column.ty, &column.options, value, &mut interval.cells)
+            .map_err(|problem| format!("column {}: {problem}", column.name))?;
+        if column.is_key {
+            encode::canonical_key(&column.ty, &interval.cells[cell_start..], &mut interval.keys);
+        }
+    }
+    Ok((cells_start, key_start))
+}
+
+// Shorter keys are padded with zeros; the whole keys decide between equal heads.
+fn head(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let shown = key.len().min(8);
+    head[..shown].copy_from_slice(&key[..shown]);
+    u64::from_be_bytes(head)
+}
+
+fn count_unknown(stats: &mut Stats, name: &str, target: &Target) {
+    match stats.unknown_fields.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            warn!(field = name, table = %target.table, "no column for this field; its values are passed over");
+            stats.unknown_fields.insert(name.to_owned(), 1);
+        }
+    }
+}
+
+/// Returns the end of the cell that starts at `start`.
+pub(crate) fn cell_end(cells: &[u8], start: usize) -> usize {
+    let mut length = [0; 4];
+    length.copy_from_slice(&cells[start..start + 4]);
+    start + 4 + usize::try_from(i32::from_be_bytes(length)).unwrap_or(0)
+}
