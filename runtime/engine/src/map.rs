@@ -13,6 +13,11 @@ pub struct Input<'a, T> {
 }
 
 impl<'a, T> Input<'a, T> {
+    /// Shows a record of a batch to a step: for running a step by itself.
+    pub fn new(batch: &'a Batch<T>, record: &'a Record<T>) -> Self {
+        Self { batch, record }
+    }
+
     /// Returns what earlier steps made of the record; `()` straight from the source.
     pub fn item(&self) -> &'a T {
         &self.record.item
@@ -71,13 +76,15 @@ pub struct Outputs<'a, T> {
     records: &'a mut Vec<Record<T>>,
 }
 
-impl<T> Outputs<'_, T> {
+impl<'a, T> Outputs<'a, T> {
+    /// Collects outputs for a record of this origin: for running a step by itself.
+    pub fn new(origin: Origin, records: &'a mut Vec<Record<T>>) -> Self {
+        Self { origin, records }
+    }
+
     /// Adds an output. It carries the input's origin and timestamp.
     pub fn push(&mut self, item: T) {
-        self.records.push(Record {
-            origin: self.origin,
-            item,
-        });
+        self.records.push(Record { origin: self.origin, item });
     }
 }
 
@@ -109,10 +116,7 @@ pub(crate) struct Produced<T> {
 
 impl<T> Produced<T> {
     fn new() -> Self {
-        Self {
-            elements: Vec::new(),
-            tally: Tally::default(),
-        }
+        Self { elements: Vec::new(), tally: Tally::default() }
     }
 }
 
@@ -169,17 +173,8 @@ fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &m
     let mut records = Vec::with_capacity(batch.len());
     for record in batch.records() {
         let before = records.len();
-        let mut outputs = Outputs {
-            origin: record.origin,
-            records: &mut records,
-        };
-        let outcome = step.apply(
-            Input {
-                batch: &batch,
-                record,
-            },
-            &mut outputs,
-        );
+        let mut outputs = Outputs { origin: record.origin, records: &mut records };
+        let outcome = step.apply(Input { batch: &batch, record }, &mut outputs);
         match outcome {
             Ok(()) => match records.len() - before {
                 0 => produced.tally.filtered += 1,
@@ -189,23 +184,16 @@ fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &m
                 records.truncate(before);
                 if !records.is_empty() {
                     let accepted = std::mem::take(&mut records);
-                    produced
-                        .elements
-                        .push(StreamElement::Batch(parts.with_records(accepted)));
+                    produced.elements.push(StreamElement::Batch(parts.with_records(accepted)));
                 }
-                let original = Record {
-                    origin: record.origin,
-                    item: (),
-                };
+                let original = Record { origin: record.origin, item: () };
                 let refused = Refused::new(parts.clone(), original, reason);
                 produced.elements.push(StreamElement::Refused(refused));
             }
         }
     }
     if !records.is_empty() {
-        produced
-            .elements
-            .push(StreamElement::Batch(parts.with_records(records)));
+        produced.elements.push(StreamElement::Batch(parts.with_records(records)));
     }
 }
 
@@ -220,14 +208,8 @@ mod tests {
         let mut builder = BatchBuilder::new();
         let split = builder.split(&SplitId::new("t", 0));
         for (offset, value) in values.iter().enumerate() {
-            builder.push(
-                split,
-                RawRecord {
-                    offset: offset as u64,
-                    value: Some(value),
-                    ..RawRecord::default()
-                },
-            );
+            builder
+                .push(split, RawRecord { offset: offset as u64, value: Some(value), ..RawRecord::default() });
         }
         builder.finish().0
     }
@@ -246,30 +228,18 @@ mod tests {
     /// [SRC-23] 0..n outputs a record, counted for the balance.
     #[test]
     fn outputs_are_counted_against_inputs() {
-        let mut chain = Then {
-            before: Box::new(Identity),
-            step: repeat,
-        };
+        let mut chain = Then { before: Box::new(Identity), step: repeat };
         let produced = chain.process(batch_of(&[b"ab", b"", b"c"]));
         assert_eq!((produced.tally.expanded, produced.tally.filtered), (1, 1));
-        let StreamElement::Batch(batch) = &produced.elements[0] else {
-            panic!("a batch")
-        };
-        let seen: Vec<_> = batch
-            .records()
-            .iter()
-            .map(|record| (record.origin.offset, record.item))
-            .collect();
+        let StreamElement::Batch(batch) = &produced.elements[0] else { panic!("a batch") };
+        let seen: Vec<_> = batch.records().iter().map(|record| (record.origin.offset, record.item)).collect();
         assert_eq!(seen, [(0, b'a'), (0, b'b'), (2, b'c')]);
     }
 
     /// [TPL-23] the engine's part so far: a refused record stays in its place in the stream, with its original bytes.
     #[test]
     fn refused_record_travels_in_line() {
-        let mut chain = Then {
-            before: Box::new(Identity),
-            step: repeat,
-        };
+        let mut chain = Then { before: Box::new(Identity), step: repeat };
         let produced = chain.process(batch_of(&[b"a", b"x", b"b", b"x"]));
         let seen: Vec<String> = produced
             .elements
@@ -284,9 +254,6 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(
-            seen,
-            ["batch of 1", "t-0@1 refused", "batch of 1", "t-0@3 refused"]
-        );
+        assert_eq!(seen, ["batch of 1", "t-0@1 refused", "batch of 1", "t-0@3 refused"]);
     }
 }

@@ -1,0 +1,153 @@
+//! The pipeline file: what is read, and how mistakes are told.
+
+use std::path::Path;
+use std::time::Duration;
+
+use levada::config::{ConfigErrors, KeyFormat, KeyFrom, Pipeline, StartFrom, TableMode, Tombstones, Unit, load, parse};
+
+fn read(text: &str) -> Result<Pipeline, ConfigErrors> {
+    parse(Path::new("p.yaml"), text)
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    read(text).expect_err("must be refused").to_string().lines().map(str::to_owned).collect()
+}
+
+const FULL: &str = "
+name: flights
+source:
+  kafka:
+    brokers: [a:1, b:2]
+    topics: [x, y.z]
+    format: json
+    start: latest
+    properties: {fetch.wait.max.ms: 100}
+sink:
+  postgres:
+    url: postgres://localhost/db
+    schema: s
+    table: t.u
+    mode: upsert
+    key: {from: record_key, format: delimited, delimiter: '|', columns: [a, b]}
+    tombstones: delete
+    columns:
+      updated: {unit: ms, assume_utc: true}
+    lock_timeout: 3s
+parallelism: 4
+memory: 1GiB
+commit: {rows: 7, bytes: 2KiB, age: 5min}
+";
+
+/// [BRG-01] the file's part: source and one table. Transforms, lookups, dead letters and the schema for editors come
+/// later.
+#[test]
+fn every_field_is_read() {
+    let pipeline = read(FULL).expect("a pipeline");
+    assert_eq!(pipeline.source.brokers, ["a:1", "b:2"]);
+    assert_eq!(pipeline.source.topics, ["x", "y.z"]);
+    assert_eq!(pipeline.source.start, StartFrom::Latest);
+    assert_eq!(pipeline.source.properties["fetch.wait.max.ms"], "100");
+    assert_eq!((pipeline.sink.schema.as_deref(), &*pipeline.sink.table), (Some("s"), "t.u"));
+    assert_eq!((pipeline.sink.mode, pipeline.sink.tombstones), (TableMode::Upsert, Tombstones::Delete));
+    let columns = vec!["a".to_owned(), "b".to_owned()];
+    let format = KeyFormat::Delimited("|".to_owned());
+    assert_eq!(pipeline.sink.key, Some(KeyFrom::RecordKey { columns, format }));
+    let updated = &pipeline.sink.columns["updated"];
+    assert_eq!((updated.unit, updated.assume_utc), (Some(Unit::Millis), true));
+    assert_eq!(pipeline.sink.lock_timeout, Some(Duration::from_secs(3)));
+    assert_eq!((pipeline.parallelism, pipeline.memory), (4, 1 << 30));
+    let commit = pipeline.commit;
+    assert_eq!((commit.max_rows, commit.max_bytes, commit.max_age), (7, 2048, Duration::from_secs(300)));
+}
+
+#[test]
+fn defaults_are_those_of_the_readme() {
+    let pipeline = read(
+        "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json}}\n\
+         sink: {postgres: {url: u, table: t, key: {from: value, columns: id}}}",
+    )
+    .expect("a pipeline");
+    assert_eq!(pipeline.source.start, StartFrom::Earliest);
+    assert_eq!((pipeline.sink.mode, pipeline.sink.tombstones), (TableMode::Upsert, Tombstones::Ignore));
+    assert_eq!((pipeline.parallelism, pipeline.memory), (1, 256 << 20));
+    let commit = pipeline.commit;
+    assert_eq!((commit.max_rows, commit.max_bytes, commit.max_age), (10_000, 16 << 20, Duration::from_millis(200)));
+}
+
+/// [BRG-01] all errors at once, in the order of the lines, each with file, line, field and what was expected.
+#[test]
+fn every_mistake_is_told_with_line_and_field() {
+    let told = mistakes(
+        "nam: p
+source:
+  kafka:
+    brokers: []
+    topics: {a: b}
+    format: xml
+sink:
+  postgres:
+    url: u
+    table: ''
+    mode: replace
+    key: {from: value}
+    columns: {a: {unit: h}, b: {unitt: s}}
+parallelism: 0
+memory: 5
+commit: {age: 3, row: 9}
+",
+    );
+    let expected = [
+        "p.yaml:1: name: missing; expected the pipeline's name",
+        "p.yaml:1: nam: unknown field; did you mean \"name\"?",
+        "p.yaml:4: source.kafka.brokers: must name at least one",
+        "p.yaml:5: source.kafka.topics: expected a single value, found a section",
+        "p.yaml:6: source.kafka.format: \"xml\" is not one of json",
+        "p.yaml:10: sink.postgres.table: must not be empty",
+        "p.yaml:11: sink.postgres.mode: \"replace\" is not one of upsert, insert",
+        "p.yaml:12: sink.postgres.key.columns: missing; expected the key's columns",
+        "p.yaml:13: sink.postgres.columns.a.unit: \"h\" is not one of s, ms, us, ns",
+        "p.yaml:13: sink.postgres.columns.b.unitt: unknown field; did you mean \"unit\"?",
+        "p.yaml:14: parallelism: \"0\" is not a whole number of at least 1",
+        "p.yaml:15: memory: \"5\" is not a size such as 512KiB, 16MiB or 1GiB",
+        "p.yaml:16: commit.age: \"3\" is not a duration such as 200ms, 5s, 10min or 1h",
+        "p.yaml:16: commit.row: unknown field; did you mean \"rows\"?",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn contradictions_are_told() {
+    let sink = |lines: &str| {
+        let head = "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json}}\nsink:\n  postgres:\n";
+        let text = format!("{head}    url: u\n    table: t\n{lines}");
+        mistakes(&text).concat()
+    };
+    assert!(sink("    mode: upsert\n").contains("upsert needs \"key\""));
+    assert!(sink("    mode: insert\n    tombstones: delete\n").contains("needs \"mode: upsert\""));
+    let by_value = "    key: {from: value, columns: id}\n    tombstones: delete\n";
+    assert!(sink(by_value).contains("a tombstone has no value to take it from"));
+    let two_of_text = "    key: {from: record_key, format: text, columns: [a, b]}\n";
+    assert!(sink(two_of_text).contains("exactly one column"));
+    let no_delimiter = "    key: {from: record_key, format: delimited, columns: [a, b]}\n";
+    assert!(sink(no_delimiter).contains("needs \"delimiter\""));
+    assert!(sink("    key: {from: coordinates, columns: [a, b]}\n").contains("exactly three columns"));
+}
+
+#[test]
+fn what_is_no_pipeline_file_is_told() {
+    assert!(mistakes("a: [").concat().contains("not valid YAML"));
+    assert!(mistakes("").concat().contains("the file is empty"));
+    assert!(mistakes("name: a\nname: b\n").concat().contains("p.yaml:2: name: set twice; the first time in line 1"));
+    assert!(mistakes("name: a\n---\nname: b\n").concat().contains("one file is one pipeline"));
+    assert!(mistakes("just text").concat().contains("expected a section, found a single value"));
+    let missing = load(Path::new("/no/such/file.yaml")).expect_err("no file");
+    assert!(missing.to_string().contains("cannot read the file"), "{missing}");
+}
+
+/// [PGS-38] the connection string may hold a password.
+#[test]
+fn debug_output_shows_no_secret() {
+    let text = FULL.replace("postgres://localhost/db", "postgres://me:hunter2@localhost/db");
+    let pipeline = read(&text).expect("a pipeline");
+    assert!(!format!("{pipeline:?}").contains("hunter2"));
+}
