@@ -41,11 +41,7 @@ impl Balance {
     pub fn check(&self) -> Result<(), Unbalanced> {
         let came_in = self.tally.read + self.tally.expanded;
         let went_out = self.committed.total() + self.tally.filtered + self.tally.skipped;
-        if came_in == went_out {
-            Ok(())
-        } else {
-            Err(Unbalanced(*self))
-        }
+        if came_in == went_out { Ok(()) } else { Err(Unbalanced(*self)) }
     }
 }
 
@@ -80,19 +76,8 @@ mod tests {
     /// [BRG-09] the arithmetic: a record that is missing on either side is an error.
     #[test]
     fn balance_closes_only_when_every_record_is_accounted_for() {
-        let tally = Tally {
-            read: 10,
-            expanded: 2,
-            filtered: 1,
-            skipped: 1,
-        };
-        let committed = Committed {
-            written: 5,
-            coalesced: 2,
-            deleted: 1,
-            ignored: 1,
-            guarded: 1,
-        };
+        let tally = Tally { read: 10, expanded: 2, filtered: 1, skipped: 1 };
+        let committed = Committed { written: 5, coalesced: 2, deleted: 1, ignored: 1, guarded: 1 };
         let mut balance = Balance::default();
         balance.add(tally, committed);
         assert_eq!(balance.check(), Ok(()));
@@ -100,13 +85,7 @@ mod tests {
             balance.to_string(),
             "10 read + 2 expanded = 5 written + 2 coalesced + 1 deleted + 1 ignored + 1 guarded + 1 filtered + 1 skipped"
         );
-        balance.add(
-            Tally::default(),
-            Committed {
-                written: 1,
-                ..Committed::default()
-            },
-        );
+        balance.add(Tally::default(), Committed { written: 1, ..Committed::default() });
         assert_eq!(balance.check(), Err(Unbalanced(balance)));
     }
 
@@ -114,16 +93,7 @@ mod tests {
     #[test]
     fn terms_of_zero_are_left_out() {
         let mut balance = Balance::default();
-        balance.add(
-            Tally {
-                read: 3,
-                ..Tally::default()
-            },
-            Committed {
-                written: 3,
-                ..Committed::default()
-            },
-        );
+        balance.add(Tally { read: 3, ..Tally::default() }, Committed { written: 3, ..Committed::default() });
         assert_eq!(balance.to_string(), "3 read = 3 written");
     }
 }

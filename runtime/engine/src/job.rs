@@ -1,5 +1,6 @@
 //! The job builder, and the handle of a running job.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use levada_core::{AtomicSink, BoxError, Budget, Positions, SinkContext, Source, SourceContext};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -85,10 +86,7 @@ impl Job {
     /// Sets how long the last commit may take after [`JobHandle::stop`]. Default 25 s.
     #[must_use]
     pub fn stop_deadline(self, stop_deadline: Duration) -> Self {
-        Self {
-            stop_deadline,
-            ..self
-        }
+        Self { stop_deadline, ..self }
     }
 
     /// Adds the source; `make` is called once a subtask.
@@ -142,10 +140,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
             stages: self.stages,
             make_source: self.make_source,
             make_chain: Box::new(move |subtask| {
-                Box::new(Then {
-                    before: make_before(subtask),
-                    step: make(subtask),
-                })
+                Box::new(Then { before: make_before(subtask), step: make(subtask) })
             }),
         }
     }
@@ -189,10 +184,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
         F: Fn(u32) -> K + Send + 'static,
     {
         self.stages.push(Stage::new(uid, StageKind::AtomicSink));
-        RunnableJob {
-            pipeline: self,
-            make_sink: Box::new(make),
-        }
+        RunnableJob { pipeline: self, make_sink: Box::new(make) }
     }
 }
 
@@ -220,12 +212,7 @@ where
     /// A [`ShapeError`] names the stage that cannot keep the promise; nothing was started then.
     pub fn start(self) -> Result<JobHandle, ShapeError> {
         let RunnableJob { pipeline, make_sink } = self;
-        let Pipeline {
-            job,
-            stages,
-            make_source,
-            make_chain,
-        } = pipeline;
+        let Pipeline { job, stages, make_source, make_chain } = pipeline;
         check_shape(&stages, job.parallelism)?;
         let uid_of = |stage: Option<&Stage>| stage.map(|stage| stage.uid.clone()).unwrap_or_default();
         let (source_uid, sink_uid) = (uid_of(stages.first()), uid_of(stages.last()));
@@ -234,6 +221,7 @@ where
         let progress = Arc::new(progress);
         let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
+        let mut subtask_of = HashMap::new();
         for subtask in 0..job.parallelism {
             let (to_sink, from_reader) = mpsc::channel(CHANNEL_CAPACITY);
             let generation = Generation::default();
@@ -258,34 +246,23 @@ where
                 progress: Arc::clone(&progress),
                 cancel: cancel.clone(),
                 interval: Interval::default(),
+                fence: None,
             };
             let parallelism = job.parallelism;
-            let read_as = SourceContext {
-                subtask,
-                parallelism,
-                budget: job.budget.clone(),
-            };
-            let write_as = SinkContext {
-                job: job.name.clone(),
-                subtask,
-                parallelism,
-            };
-            tasks.spawn(async move { (subtask, reader.run(read_as).await) });
-            tasks.spawn(async move { (subtask, driver.run(write_as).await) });
+            let read_as = SourceContext { subtask, parallelism, budget: job.budget.clone() };
+            let write_as = SinkContext { job: job.name.clone(), subtask, parallelism };
+            let spawned = [tasks.spawn(reader.run(read_as)), tasks.spawn(driver.run(write_as))];
+            subtask_of.extend(spawned.map(|task| (task.id(), subtask)));
         }
         let supervisor = Supervisor {
             tasks,
+            subtask_of,
             stop: stop.clone(),
             cancel: cancel.clone(),
             stop_deadline: job.stop_deadline,
             progress: watching.clone(),
         };
-        Ok(JobHandle {
-            stop,
-            cancel,
-            progress: watching,
-            outcome: tokio::spawn(supervisor.run()),
-        })
+        Ok(JobHandle { stop, cancel, progress: watching, outcome: tokio::spawn(supervisor.run()) })
     }
 }
 
@@ -332,6 +309,9 @@ impl JobHandle {
     ///
     /// # Errors
     /// Why the job gave up; the first error of any subtask.
+    ///
+    /// # Panics
+    /// Panics when called again after it has returned.
     pub async fn wait(&mut self) -> Result<Report, JobError> {
         match (&mut self.outcome).await {
             Ok(outcome) => outcome,
@@ -347,7 +327,9 @@ impl Drop for JobHandle {
 }
 
 struct Supervisor {
-    tasks: JoinSet<(u32, Result<(), Stopped>)>,
+    tasks: JoinSet<Result<(), Stopped>>,
+    /// Tells whose a task is that died without a word.
+    subtask_of: HashMap<task::Id, u32>,
     stop: CancellationToken,
     cancel: CancellationToken,
     stop_deadline: Duration,
@@ -367,6 +349,8 @@ impl Supervisor {
         let mut overdue = pin!(overdue);
         loop {
             let joined = tokio::select! {
+                // A job that has just finished its last commit is not overdue.
+                biased;
                 joined = self.tasks.join_next() => joined,
                 () = &mut overdue, if !self.cancel.is_cancelled() => {
                     first_error.get_or_insert(JobError::StopDeadline(stop_deadline));
@@ -376,14 +360,16 @@ impl Supervisor {
             };
             let Some(joined) = joined else { break };
             let error = match joined {
-                Ok((_, Ok(()))) => None,
-                Ok((_, Err(Stopped::Error(error)))) => Some(error),
+                Ok(Ok(())) => None,
+                Ok(Err(Stopped::Error(error))) => Some(error),
                 // Its peer or whoever cancelled tells why.
-                Ok((_, Err(Stopped::PeerGone | Stopped::Cancelled))) => {
+                Ok(Err(Stopped::PeerGone | Stopped::Cancelled)) => {
                     self.cancel.cancel();
                     None
                 }
-                Err(_) => Some(JobError::Panicked { subtask: 0 }),
+                Err(panic) => Some(JobError::Panicked {
+                    subtask: self.subtask_of.get(&panic.id()).copied().unwrap_or_default(),
+                }),
             };
             if let Some(error) = error {
                 first_error.get_or_insert(error);
@@ -398,9 +384,6 @@ impl Supervisor {
         }
         let progress = self.progress.borrow();
         progress.balance.check()?;
-        Ok(Report {
-            balance: progress.balance,
-            positions: progress.positions.clone(),
-        })
+        Ok(Report { balance: progress.balance, positions: progress.positions.clone() })
     }
 }

@@ -18,6 +18,7 @@
 
 mod atomic;
 mod balance;
+mod closing;
 mod error;
 mod job;
 mod map;

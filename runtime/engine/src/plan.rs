@@ -47,10 +47,7 @@ pub struct Stage {
 impl Stage {
     /// Names a stage.
     pub fn new(uid: impl Into<String>, kind: StageKind) -> Self {
-        Self {
-            uid: uid.into(),
-            kind,
-        }
+        Self { uid: uid.into(), kind }
     }
 }
 
@@ -114,9 +111,7 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
     }
     for (place, stage) in stages.iter().enumerate() {
         if stages[..place].iter().any(|earlier| earlier.uid == stage.uid) {
-            return Err(ShapeError::RepeatedUid {
-                uid: stage.uid.clone(),
-            });
+            return Err(ShapeError::RepeatedUid { uid: stage.uid.clone() });
         }
     }
     let of_kind = |kind| stages.iter().filter(move |stage| stage.kind == kind);
@@ -124,10 +119,7 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
         return Ok(());
     };
     if let Some(second) = of_kind(StageKind::AtomicSink).nth(1) {
-        return Err(ShapeError::SecondAtomicSink {
-            first: atomic.uid.clone(),
-            second: second.uid.clone(),
-        });
+        return Err(ShapeError::SecondAtomicSink { first: atomic.uid.clone(), second: second.uid.clone() });
     }
     if let Some(checkpointed) = of_kind(StageKind::CheckpointedSink).next() {
         return Err(ShapeError::AtomicBesideCheckpointed {
@@ -154,9 +146,7 @@ mod tests {
     }
 
     fn refusal(kinds: &[(&str, StageKind)], parallelism: u32) -> String {
-        check_shape(&stages(kinds), parallelism)
-            .expect_err("must be refused")
-            .to_string()
+        check_shape(&stages(kinds), parallelism).expect_err("must be refused").to_string()
     }
 
     /// [TPL-21]
@@ -168,26 +158,17 @@ mod tests {
             ("table", StageKind::AtomicSink),
         ];
         let message = refusal(&shape, 2);
-        assert!(
-            message.contains("\"by-carrier\"") && message.contains("\"table\""),
-            "{message}"
-        );
+        assert!(message.contains("\"by-carrier\"") && message.contains("\"table\""), "{message}");
         assert_eq!(check_shape(&stages(&shape), 1), Ok(()));
     }
 
     /// [TPL-21]
     #[test]
     fn second_atomic_sink_is_refused() {
-        let shape = [
-            ("flights", StageKind::Source),
-            ("a", StageKind::AtomicSink),
-            ("b", StageKind::AtomicSink),
-        ];
+        let shape =
+            [("flights", StageKind::Source), ("a", StageKind::AtomicSink), ("b", StageKind::AtomicSink)];
         let message = refusal(&shape, 1);
-        assert!(
-            message.contains("\"a\"") && message.contains("\"b\""),
-            "{message}"
-        );
+        assert!(message.contains("\"a\"") && message.contains("\"b\""), "{message}");
     }
 
     /// [TPL-21]
@@ -199,10 +180,7 @@ mod tests {
             ("f", StageKind::CheckpointedSink),
         ];
         let message = refusal(&shape, 1);
-        assert!(
-            message.contains("\"a\"") && message.contains("\"f\""),
-            "{message}"
-        );
+        assert!(message.contains("\"a\"") && message.contains("\"f\""), "{message}");
     }
 
     #[test]

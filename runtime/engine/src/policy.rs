@@ -31,11 +31,7 @@ impl Default for CommitPolicy {
 impl CommitPolicy {
     /// Tells how long after the interval began it must be committed, given what is pending.
     pub(crate) fn max_age(&self, pending: Pending) -> Duration {
-        if pending.rows > 0 {
-            self.max_age
-        } else {
-            self.max_age_without_rows
-        }
+        if pending.rows > 0 { self.max_age } else { self.max_age_without_rows }
     }
 
     /// Tells whether the interval is large enough to be committed whatever its age.

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::closing::close_in_time;
 use crate::error::JobError;
 use crate::map::Chain;
 use crate::message::{Body, Generation, Message, Stopped};
@@ -35,6 +36,7 @@ pub(crate) struct Reader<S, T> {
 pub(crate) struct Owned {
     splits: Vec<SplitId>,
     streams: BTreeMap<Arc<str>, StreamStart>,
+    ends: Positions,
 }
 
 impl Owned {
@@ -47,17 +49,27 @@ impl Owned {
         for stream in &assignment.streams {
             self.streams.insert(Arc::clone(&stream.stream), stream.clone());
         }
+        self.ends.merge(assignment.ends.clone());
+    }
+
+    fn holds_any(&self, splits: &[SplitId]) -> bool {
+        splits.iter().any(|split| self.splits.contains(split))
     }
 
     fn remove(&mut self, splits: &[SplitId]) {
         self.splits.retain(|split| !splits.contains(split));
+        let is_read = |stream: &Arc<str>| self.splits.iter().any(|split| split.stream == *stream);
+        self.streams.retain(|stream, _| is_read(stream));
+        for split in splits {
+            self.ends.remove(split);
+        }
     }
 
     fn as_assignment(&self) -> Assignment {
         Assignment {
             splits: self.splits.clone(),
             streams: self.streams.values().cloned().collect(),
-            ends: Positions::new(),
+            ends: self.ends.clone(),
         }
     }
 }
@@ -71,7 +83,7 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
             () = cancel.cancelled() => Err(Stopped::Cancelled),
             outcome = self.read(ctx) => outcome,
         };
-        self.source.close().await;
+        close_in_time("source", self.source.close()).await;
         outcome
     }
 
@@ -86,20 +98,20 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
                 () = stop.cancelled() => Polled::End,
                 polled = self.source.poll(&mut builder) => self.sourced(polled)?,
             };
-            // A poll that ends a split or the whole read may have moved positions past what holds no record.
-            if !builder.is_empty() {
-                self.hand_on(&mut builder).await?;
+            match polled {
+                // It belongs to the interval that is dropped. Handing it on could wait for a busy sink.
+                Polled::Lost(_) => builder = BatchBuilder::new(),
+                // It is handed on within the bound.
+                Polled::Revoked { .. } => {}
+                // A poll that ends a split or the whole read may have moved positions past what holds no record.
+                _ => self.hand_on(&mut builder).await?,
             }
             match polled {
                 Polled::Assigned(assignment) => self.assigned(assignment).await?,
-                Polled::Revoked { splits, within } => self.revoked(splits, within).await?,
+                Polled::Revoked { splits, within } => self.revoked(splits, within, &mut builder).await?,
                 Polled::Lost(splits) => self.lost(splits).await?,
                 Polled::End => {
-                    self.offer(CommitPoint {
-                        is_forced: true,
-                        ..CommitPoint::default()
-                    })
-                    .await?;
+                    self.offer(CommitPoint { is_forced: true, ..CommitPoint::default() }).await?;
                     return self.send(Body::Element(StreamElement::End)).await;
                 }
                 // Batches and ends of splits are in the builder already.
@@ -110,6 +122,9 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
 
     /// Runs the steps over what was read and sends the outcome, an offer to commit behind it.
     async fn hand_on(&mut self, builder: &mut BatchBuilder) -> Result<(), Stopped> {
+        if builder.is_empty() {
+            return Ok(());
+        }
         let (batch, positions) = builder.finish();
         let read = batch.len() as u64;
         let mut produced = self.chain.process(batch);
@@ -117,59 +132,52 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
         for element in produced.elements {
             self.send(Body::Element(element)).await?;
         }
-        self.offer(CommitPoint {
-            positions,
-            tally: produced.tally,
-            ..CommitPoint::default()
-        })
-        .await
+        self.offer(CommitPoint { positions, tally: produced.tally, ..CommitPoint::default() }).await
     }
 
     async fn offer(&mut self, point: CommitPoint) -> Result<(), Stopped> {
         self.offers += 1;
-        let point = CommitPoint {
-            id: self.offers,
-            ..point
-        };
+        let point = CommitPoint { id: self.offers, ..point };
         self.send(Body::Element(StreamElement::CommitPoint(point))).await
     }
 
     async fn assigned(&mut self, assignment: Assignment) -> Result<(), Stopped> {
+        let is_read_already = self.owned.holds_any(&assignment.splits);
         self.owned.add(&assignment);
-        let positions = self.claim(Vec::new(), assignment).await?;
-        let added = self.source.add(positions.into_iter().collect());
-        self.sourced(added)
+        if is_read_already {
+            // The claim takes these splits back to what is committed; what was read beyond must not stay as well.
+            return self.reset(Vec::new()).await;
+        }
+        self.claim(Vec::new(), assignment).await
     }
 
     /// Commits what was read of revoked splits, or drops the whole open interval when the time is up.
-    async fn revoked(&mut self, splits: Vec<SplitId>, within: Duration) -> Result<(), Stopped> {
+    async fn revoked(
+        &mut self,
+        splits: Vec<SplitId>,
+        within: Duration,
+        builder: &mut BatchBuilder,
+    ) -> Result<(), Stopped> {
         let removed = self.source.remove(&splits);
         self.sourced(removed)?;
         self.owned.remove(&splits);
         let (reply, settled) = oneshot::channel();
         let settle = async {
-            self.offer(CommitPoint {
-                is_forced: true,
-                ..CommitPoint::default()
-            })
-            .await?;
-            self.send(Body::Settle {
-                release: splits.clone(),
-                reply,
-            })
-            .await?;
-            settled.await.map_err(|_| Stopped::PeerGone)
+            self.hand_on(builder).await?;
+            self.offer(CommitPoint { is_forced: true, ..CommitPoint::default() }).await?;
+            self.send(Body::Settle { release: splits.clone(), reply }).await?;
+            // No answer: the splits were taken before they were committed.
+            Ok(settled.await.is_ok())
         };
-        match timeout(within, settle).await {
-            Ok(settled) => settled,
-            Err(_) => {
-                tracing::warn!(
-                    ?within,
-                    "revoked splits were not committed in time; their interval is discarded"
-                );
-                self.reset(splits).await
-            }
+        let is_settled = match timeout(within, settle).await {
+            Ok(outcome) => outcome?,
+            Err(_) => false,
+        };
+        if is_settled {
+            return Ok(());
         }
+        tracing::warn!(?within, "revoked splits were not committed in time; their interval is discarded");
+        self.reset(splits).await
     }
 
     /// Drops the whole open interval: nothing of splits that belong to somebody else may be committed.
@@ -183,37 +191,30 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
     /// Discards, claims what is still owned, and goes on from the claimed positions.
     async fn reset(&mut self, released: Vec<SplitId>) -> Result<(), Stopped> {
         self.generation.raise();
-        let positions = self.claim(released, self.owned.as_assignment()).await?;
+        self.claim(released, self.owned.as_assignment()).await
+    }
+
+    /// Claims splits and reads them from the claimed positions.
+    async fn claim(&mut self, release: Vec<SplitId>, assignment: Assignment) -> Result<(), Stopped> {
+        let (reply, claimed) = oneshot::channel();
+        self.send(Body::Claim { release, assignment, reply }).await?;
+        let Ok(positions) = claimed.await else {
+            // The sink is fenced, and drops everything until the source has told of a loss: only polling goes on to
+            // there. Or it has ended; then it tells why, and the job ends.
+            return Ok(());
+        };
         let added = self.source.add(positions.into_iter().collect());
         self.sourced(added)
     }
 
-    async fn claim(&mut self, release: Vec<SplitId>, assignment: Assignment) -> Result<Positions, Stopped> {
-        let (reply, claimed) = oneshot::channel();
-        self.send(Body::Claim {
-            release,
-            assignment,
-            reply,
-        })
-        .await?;
-        claimed.await.map_err(|_| Stopped::PeerGone)
-    }
-
     async fn send(&mut self, body: Body<T>) -> Result<(), Stopped> {
-        let message = Message {
-            generation: self.generation.current(),
-            body,
-        };
+        let message = Message { generation: self.generation.current(), body };
         self.to_sink.send(message).await.map_err(|_| Stopped::PeerGone)
     }
 
     fn sourced<V>(&self, outcome: Result<V, SourceError>) -> Result<V, Stopped> {
         outcome.map_err(|cause| {
-            Stopped::Error(JobError::Source {
-                uid: self.uid.clone(),
-                subtask: self.subtask,
-                cause,
-            })
+            Stopped::Error(JobError::Source { uid: self.uid.clone(), subtask: self.subtask, cause })
         })
     }
 }
