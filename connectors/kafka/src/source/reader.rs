@@ -80,7 +80,9 @@ pub(super) struct Reader {
     /// What is ready to be handed over, in order. Nothing is fetched while it holds something, except when held back.
     outbox: VecDeque<Handover>,
     flow: Flow,
-    pub(super) last_probe: Option<Instant>,
+    /// Whether a broker could not be reached since the last probe.
+    suspects_outage: bool,
+    last_probe: Option<Instant>,
 }
 
 impl Reader {
@@ -106,6 +108,7 @@ impl Reader {
             since: None,
             outbox: VecDeque::new(),
             flow: Flow::Flowing,
+            suspects_outage: false,
             last_probe: None,
         }
     }
@@ -173,6 +176,7 @@ impl Reader {
                 splits: &mut self.splits,
                 building: &mut self.building,
                 status: &self.status,
+                suspects_outage: &mut self.suspects_outage,
             },
         )?;
         if self.since.is_none() && !self.building.is_empty() {
@@ -384,18 +388,20 @@ impl Reader {
             .map_err(|cause| ReadError::Call { doing: "resume partitions", cause })
     }
 
-    /// While no broker can be reached, looks about once a second whether one is back: the client itself tells only
-    /// when the first record arrives, which in a quiet topic may be never.
+    /// After a broker could not be reached, looks about once a second whether any can, until one can.
+    ///
+    /// The client itself tells that all are down only when it has tried all, and that one is back only by the next
+    /// record, which in a quiet topic may never come.
     fn probe_brokers(&mut self) {
-        if !self.status.is_cut_off() || self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
+        let is_due = self.suspects_outage || self.status.is_cut_off();
+        if !is_due || self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
             return;
         }
+        let Some(reading) = self.splits.iter().next() else { return };
+        let answer = self.client.consumer().fetch_metadata(Some(&reading.split.stream), IDLE / 4);
         self.last_probe = Some(Instant::now());
-        let topic = self.splits.iter().next().map(|reading| reading.split.stream.to_string());
-        let answer = self.client.consumer().fetch_metadata(topic.as_deref(), IDLE / 4);
-        if answer.is_ok() {
-            self.status.set_cut_off(false);
-        }
+        self.suspects_outage = false;
+        self.status.set_cut_off(answer.is_err());
     }
 
     /// Hands over what was read before the failure, then the failure. Waits for the budget no longer than it must: the

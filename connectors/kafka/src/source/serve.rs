@@ -21,6 +21,8 @@ pub(super) struct Serving<'a> {
     pub(super) splits: &'a mut Splits,
     pub(super) building: &'a mut Building,
     pub(super) status: &'a SourceStatus,
+    /// Set when a broker could not be reached, so that somebody looks whether any can.
+    pub(super) suspects_outage: &'a mut bool,
 }
 
 /// Serves one event.
@@ -116,8 +118,12 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
     if is_fatal {
         return Err(ReadError::Client(error));
     }
-    if error.code == Code::AllBrokersDown {
-        on.status.set_cut_off(true);
+    match error.code {
+        Code::AllBrokersDown => on.status.set_cut_off(true),
+        Code::BrokerTransportFailure | Code::Resolve | Code::SSL | Code::Authentication => {
+            *on.suspects_outage = true
+        }
+        _ => {}
     }
     let Some(place) = place else {
         tracing::warn!(%error, "the Kafka client reports an error");

@@ -144,7 +144,7 @@ async fn compaction_holes_are_passed() {
     assert_eq!(reading.values(&split).last(), Some(&"new"));
 }
 
-async fn delete_before(topic: &Topic, offsets: &[(i32, i64)]) {
+pub(crate) async fn delete_before(topic: &Topic, offsets: &[(i32, i64)]) {
     let mut list = TopicPartitionList::new();
     for &(partition, offset) in offsets {
         list.add_partition_offset(&topic.name, partition, Offset::Offset(offset)).expect("an offset");

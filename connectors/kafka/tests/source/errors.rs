@@ -1,1 +1,78 @@
-//! To come.
+//! Errors end the job with the split and the reason, or are counted.
+
+use levada_core::{ErrorClass, Polled, Position, Source, SourceError};
+use rdkafka::admin::AdminOptions;
+
+use super::bounded::delete_before;
+use super::support::{Reading, Topic, admin};
+
+async fn error_of(reading: &mut Reading) -> SourceError {
+    loop {
+        match reading.poll().await {
+            Ok(Polled::End) => panic!("the read ended without an error"),
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    }
+}
+
+/// [SRC-19] [SRC-26] retention has passed the position: the error names split, position and the gap. Nothing is reset.
+#[tokio::test]
+async fn a_position_lost_to_retention_is_an_error_with_the_gap() {
+    let topic = Topic::new(1).await;
+    topic.write_numbered(0, 20, 4);
+    delete_before(&topic, &[(0, 12)]).await;
+    let mut reading = Reading::open(topic.bounded()).await;
+    reading.source.poll(&mut reading.builder).await.expect("assigned");
+    reading.source.add(vec![(topic.split(0), Position::at(5))]).expect("add");
+    let error = error_of(&mut reading).await;
+    assert_eq!(error.class, ErrorClass::Fatal);
+    let message = error.to_string();
+    for part in [&format!("{}-0", topic.name), "position 5", "[12, 20)", "[5, 12)"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(reading.count(), 0);
+}
+
+/// [SRC-19] [SRC-26]
+#[tokio::test]
+async fn a_position_beyond_the_end_is_an_error() {
+    let topic = Topic::new(1).await;
+    topic.write_numbered(0, 20, 4);
+    let mut reading = Reading::open(topic.config()).await;
+    reading.source.poll(&mut reading.builder).await.expect("assigned");
+    reading.source.add(vec![(topic.split(0), Position::at(21))]).expect("add");
+    let message = error_of(&mut reading).await.to_string();
+    assert!(message.contains("position 21") && message.contains("[0, 20)"), "{message}");
+}
+
+/// [SRC-26] what was read before an error is handed over before it.
+#[tokio::test]
+async fn records_before_an_error_are_not_lost() {
+    let topic = Topic::new(2).await;
+    topic.write_numbered(0, 100, 4);
+    topic.write_numbered(1, 20, 4);
+    let mut reading = Reading::open(topic.config()).await;
+    reading.until(|reading| reading.count() == 120).await;
+    reading.source.add(vec![(topic.split(1), Position::at(99))]).expect("add");
+    let message = error_of(&mut reading).await.to_string();
+    assert!(message.contains(&format!("{}-1", topic.name)), "{message}");
+    assert_eq!(reading.count(), 120);
+    // The end is said again, it is not waited for.
+    assert!(reading.poll().await.is_err());
+}
+
+/// [SRC-07] [SRC-26] in part: a topic of the list that is deleted while it is read.
+#[tokio::test]
+async fn a_topic_deleted_while_it_is_read_is_an_error_that_names_it() {
+    let topic = Topic::new(1).await;
+    topic.write(0, ["a"]);
+    let mut reading =
+        Reading::open(topic.config().property("topic.metadata.refresh.interval.ms", "1000")).await;
+    reading.until(|reading| reading.count() == 1).await;
+    let deleted =
+        admin(&topic.bootstrap).delete_topics(&[&topic.name], &AdminOptions::new()).await.expect("delete");
+    deleted.into_iter().for_each(|result| drop(result.expect("deleted")));
+    let message = error_of(&mut reading).await.to_string();
+    assert!(message.contains(&topic.name) && message.contains("deleted"), "{message}");
+}

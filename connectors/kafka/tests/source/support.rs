@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{
-    Assignment, BatchBuilder, Budget, Polled, Position, Positions, Source, SourceContext, SourceError,
+    Assignment, Batch, BatchBuilder, Budget, Polled, Position, Positions, Source, SourceContext, SourceError,
     SplitId, StreamId,
 };
 use levada_kafka::{KafkaSource, KafkaSourceConfig, StartAt, StopAt};
@@ -19,28 +19,28 @@ use rdkafka::producer::{
 };
 
 /// Long enough for a busy machine; a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A topic of a test's own.
-pub struct Topic {
-    pub bootstrap: String,
-    pub name: String,
+pub(crate) struct Topic {
+    pub(crate) bootstrap: String,
+    pub(crate) name: String,
 }
 
 impl Topic {
     /// Makes a topic on the shared broker.
-    pub async fn new(partitions: i32) -> Topic {
+    pub(crate) async fn new(partitions: i32) -> Topic {
         Topic::with(partitions, &[]).await
     }
 
     /// The same with properties of the topic.
-    pub async fn with(partitions: i32, properties: &[(&str, &str)]) -> Topic {
+    pub(crate) async fn with(partitions: i32, properties: &[(&str, &str)]) -> Topic {
         let bootstrap = Kafka::shared().expect("a broker").bootstrap().to_owned();
         Topic::at(&bootstrap, partitions, properties).await
     }
 
     /// The same on a broker of the test's own.
-    pub async fn at(bootstrap: &str, partitions: i32, properties: &[(&str, &str)]) -> Topic {
+    pub(crate) async fn at(bootstrap: &str, partitions: i32, properties: &[(&str, &str)]) -> Topic {
         let name = unique_name("source");
         let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
         for (key, value) in properties {
@@ -52,30 +52,30 @@ impl Topic {
         Topic { bootstrap: bootstrap.to_owned(), name }
     }
 
-    pub fn split(&self, index: u32) -> SplitId {
+    pub(crate) fn split(&self, index: u32) -> SplitId {
         SplitId::new(self.name.as_str(), index)
     }
 
     /// Reads the topic from its start to the end that it has now.
-    pub fn bounded(&self) -> KafkaSourceConfig {
+    pub(crate) fn bounded(&self) -> KafkaSourceConfig {
         self.config().stop_at(StopAt::LatestAtStart)
     }
 
     /// Reads the topic from its start for ever.
-    pub fn config(&self) -> KafkaSourceConfig {
+    pub(crate) fn config(&self) -> KafkaSourceConfig {
         KafkaSourceConfig::new(&self.bootstrap, [&self.name]).start_at(StartAt::Earliest)
     }
 
     /// Writes values to one partition and waits until they are stored.
-    pub fn write<'v>(&self, partition: i32, values: impl IntoIterator<Item = &'v str>) {
+    pub(crate) fn write<'v>(&self, partition: i32, values: impl IntoIterator<Item = &'v str>) {
         let producer = plain_producer(&self.bootstrap);
         self.send(&producer, partition, values);
         producer.flush(PATIENCE).expect("flush");
     }
 
     /// Writes `count` values of `size` bytes that begin with their number.
-    pub fn write_numbered(&self, partition: i32, count: usize, size: usize) {
-        let values: Vec<String> = (0..count).map(|number| format!("{number:<size$}")).collect();
+    pub(crate) fn write_numbered(&self, partition: i32, count: usize, size: usize) {
+        let values: Vec<String> = (0..count).map(|number| padded(number, size)).collect();
         let producer = plain_producer(&self.bootstrap);
         for value in &values {
             self.send(&producer, partition, [value.as_str()]);
@@ -84,7 +84,7 @@ impl Topic {
     }
 
     /// Begins a transaction on a producer of its own.
-    pub fn transaction(&self) -> Transaction<'_> {
+    pub(crate) fn transaction(&self) -> Transaction<'_> {
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", &self.bootstrap)
             .set("transactional.id", unique_name("tx"))
@@ -108,8 +108,14 @@ impl Topic {
     }
 }
 
+fn padded(number: usize, size: usize) -> String {
+    let mut text = number.to_string();
+    text.extend(std::iter::repeat_n(' ', size.saturating_sub(text.len())));
+    text
+}
+
 /// What both kinds of producers can do.
-pub trait Sends<C> {
+pub(crate) trait Sends<C> {
     fn send_one(&self, record: BaseRecord<'_, str, str>);
 }
 
@@ -131,24 +137,24 @@ impl Sends<rdkafka::producer::DefaultProducerContext> for BaseProducer {
 }
 
 /// An open transaction.
-pub struct Transaction<'t> {
+pub(crate) struct Transaction<'t> {
     topic: &'t Topic,
     producer: BaseProducer,
 }
 
 impl Transaction<'_> {
-    pub fn write<'v>(self, partition: i32, values: impl IntoIterator<Item = &'v str>) -> Self {
+    pub(crate) fn write<'v>(self, partition: i32, values: impl IntoIterator<Item = &'v str>) -> Self {
         self.topic.send(&self.producer, partition, values);
         self.producer.flush(PATIENCE).expect("flush");
         self
     }
 
-    pub fn commit(self) {
+    pub(crate) fn commit(self) {
         self.producer.commit_transaction(PATIENCE).expect("commit");
         self.wait_for_marker();
     }
 
-    pub fn abort(self) {
+    pub(crate) fn abort(self) {
         self.producer.abort_transaction(PATIENCE).expect("abort");
         self.wait_for_marker();
     }
@@ -171,7 +177,7 @@ impl Transaction<'_> {
 }
 
 /// Fails the test when a record was not stored.
-pub struct Counting;
+pub(crate) struct Counting;
 
 impl rdkafka::ClientContext for Counting {}
 
@@ -186,7 +192,7 @@ impl ProducerContext for Counting {
     }
 }
 
-pub fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
+pub(crate) fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
     ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("message.max.bytes", "100000000")
@@ -196,44 +202,42 @@ pub fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
         .expect("a producer")
 }
 
-pub fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
+pub(crate) fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client")
 }
 
 /// An open source with the one budget it needs, and what was read so far.
-pub struct Reading {
-    pub source: KafkaSource,
-    pub budget: Budget,
-    pub assignment: Option<Assignment>,
-    pub builder: BatchBuilder,
+pub(crate) struct Reading {
+    pub(crate) source: KafkaSource,
+    pub(crate) assignment: Option<Assignment>,
+    pub(crate) builder: BatchBuilder,
     /// Offset and value of every record, by split, in the order of reading.
-    pub records: BTreeMap<SplitId, Vec<(u64, String)>>,
-    pub positions: Positions,
-    pub ends: BTreeMap<SplitId, u64>,
-    pub is_over: bool,
+    pub(crate) records: BTreeMap<SplitId, Vec<(u64, String)>>,
+    pub(crate) positions: Positions,
+    pub(crate) ends: BTreeMap<SplitId, u64>,
+    pub(crate) is_over: bool,
 }
 
 impl Reading {
-    pub async fn open(config: KafkaSourceConfig) -> Reading {
+    pub(crate) async fn open(config: KafkaSourceConfig) -> Reading {
         Reading::open_as(config, 0, 1).await
     }
 
-    pub async fn open_as(config: KafkaSourceConfig, subtask: u32, parallelism: u32) -> Reading {
+    pub(crate) async fn open_as(config: KafkaSourceConfig, subtask: u32, parallelism: u32) -> Reading {
         Reading::open_with(config, subtask, parallelism, Budget::new(64 << 20)).await
     }
 
-    pub async fn open_with(
+    pub(crate) async fn open_with(
         config: KafkaSourceConfig,
         subtask: u32,
         parallelism: u32,
         budget: Budget,
     ) -> Reading {
         let mut source = KafkaSource::new(config).expect("a configuration that works");
-        let ctx = SourceContext { subtask, parallelism, budget: budget.clone() };
+        let ctx = SourceContext { subtask, parallelism, budget };
         source.open(ctx).await.expect("open");
         Reading {
             source,
-            budget,
             assignment: None,
             builder: BatchBuilder::new(),
             records: BTreeMap::new(),
@@ -244,10 +248,20 @@ impl Reading {
     }
 
     /// Polls once, and adds what was assigned at its configured start.
-    pub async fn poll(&mut self) -> Result<Polled, SourceError> {
+    pub(crate) async fn poll(&mut self) -> Result<Polled, SourceError> {
+        let polled = self.try_poll().await?;
+        self.note(&polled);
+        Ok(polled)
+    }
+
+    /// The same, but leaves what was appended in the builder.
+    pub(crate) async fn poll_raw(&mut self) -> Polled {
+        self.try_poll().await.expect("poll")
+    }
+
+    async fn try_poll(&mut self) -> Result<Polled, SourceError> {
         let polled =
             tokio::time::timeout(PATIENCE, self.source.poll(&mut self.builder)).await.expect("in time")?;
-        self.note(&polled);
         if let Polled::Assigned(assignment) = &polled {
             self.source.add(starts(assignment))?;
         }
@@ -255,17 +269,11 @@ impl Reading {
     }
 
     /// Takes what a poll appended.
-    pub fn note(&mut self, polled: &Polled) {
+    pub(crate) fn note(&mut self, polled: &Polled) {
         match polled {
             Polled::Batch => {
                 let (batch, moved) = self.builder.finish();
-                for record in batch.records() {
-                    let value = batch.value(&record.origin).unwrap_or_default();
-                    let text = String::from_utf8_lossy(value).trim_end().to_owned();
-                    let split = batch.split(&record.origin).clone();
-                    self.records.entry(split).or_default().push((record.origin.offset, text));
-                }
-                self.positions.merge(moved);
+                self.take(&batch, moved);
             }
             Polled::Assigned(assignment) => self.assignment = Some(assignment.clone()),
             Polled::EndOfSplit(split, end) => {
@@ -276,44 +284,68 @@ impl Reading {
         }
     }
 
+    /// Takes a batch.
+    pub(crate) fn take(&mut self, batch: &Batch<()>, moved: Positions) {
+        for record in batch.records() {
+            let value = batch.value(&record.origin).unwrap_or_default();
+            let text = String::from_utf8_lossy(value).trim_end().to_owned();
+            let split = batch.split(&record.origin).clone();
+            self.records.entry(split).or_default().push((record.origin.offset, text));
+        }
+        self.positions.merge(moved);
+    }
+
+    /// Polls until the condition holds, looking at it also while nothing comes.
+    pub(crate) async fn until_either(&mut self, mut is_done: impl FnMut(&Reading) -> bool) {
+        let started = std::time::Instant::now();
+        while !is_done(self) {
+            let status = self.source.status();
+            assert!(started.elapsed() < PATIENCE, "in time: {status:?}");
+            let look = Duration::from_millis(50);
+            if let Ok(polled) = tokio::time::timeout(look, self.source.poll(&mut self.builder)).await {
+                self.note(&polled.expect("poll"));
+            }
+        }
+    }
+
     /// Polls until the condition holds.
-    pub async fn until(&mut self, mut is_done: impl FnMut(&Reading) -> bool) {
+    pub(crate) async fn until(&mut self, mut is_done: impl FnMut(&Reading) -> bool) {
         while !is_done(self) {
             self.poll().await.expect("poll");
         }
     }
 
     /// Polls to the end of a bounded read.
-    pub async fn to_end(mut self) -> Reading {
+    pub(crate) async fn to_end(mut self) -> Reading {
         self.until(|reading| reading.is_over).await;
         self.source.close().await;
         self
     }
 
-    pub fn values(&self, split: &SplitId) -> Vec<&str> {
+    pub(crate) fn values(&self, split: &SplitId) -> Vec<&str> {
         self.records.get(split).into_iter().flatten().map(|(_, value)| value.as_str()).collect()
     }
 
-    pub fn offsets(&self, split: &SplitId) -> Vec<u64> {
+    pub(crate) fn offsets(&self, split: &SplitId) -> Vec<u64> {
         self.records.get(split).into_iter().flatten().map(|(offset, _)| *offset).collect()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.records.values().map(Vec::len).sum()
     }
 
-    pub fn position(&self, split: &SplitId) -> Option<u64> {
+    pub(crate) fn position(&self, split: &SplitId) -> Option<u64> {
         self.positions.get(split).map(|position| position.next)
     }
 
-    pub fn stream(&self) -> (Arc<str>, StreamId) {
+    pub(crate) fn stream(&self) -> (Arc<str>, StreamId) {
         let stream = &self.assignment.as_ref().expect("assigned").streams[0];
         (Arc::clone(&stream.stream), stream.id.clone())
     }
 }
 
 /// Returns the configured start of each assigned split.
-pub fn starts(assignment: &Assignment) -> Vec<(SplitId, Position)> {
+pub(crate) fn starts(assignment: &Assignment) -> Vec<(SplitId, Position)> {
     let mut starts = Vec::new();
     for stream in &assignment.streams {
         let split = |index| SplitId { stream: Arc::clone(&stream.stream), index };
