@@ -142,6 +142,7 @@ fn advice(exit: Exit) -> &'static str {
              again: correct the table or the pipeline, or move the record out of the way"
         }
         Exit::Fenced => "another process runs this pipeline now; give one of them another name or stop it",
+        Exit::Refused => "the pipeline cannot run as things are",
         Exit::Unbalanced => "records were lost or doubled inside the process: please report this",
         Exit::Interrupted => {
             "ended before the last commit; nothing is lost, the next start reads the rest again"

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fail::FailScenario;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, raise};
 
 fn main() -> ExitCode {
     let _scenario = FailScenario::setup();
@@ -26,7 +25,9 @@ fn signal_at(variable: &str, signal: Signal) {
     let passed = AtomicU32::new(0);
     let send = move || {
         if passed.fetch_add(1, Ordering::SeqCst) + 1 == count {
-            kill(Pid::this(), signal).expect("a process may signal itself");
+            // To this very thread: it is the one that must not go on, and it does not return from this call before the
+            // signal has its effect. A signal to the process may be taken by another thread a moment later.
+            raise(signal).expect("a thread may signal itself");
         }
     };
     fail::cfg_callback(name, send).expect("fail points are built in");
