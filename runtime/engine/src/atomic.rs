@@ -421,10 +421,10 @@ mod tests {
             let offer = driven.batch();
             driven.send(offer);
         }
-        while driven.commits().len() < 2 {
+        for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(driven.commits(), [(4, 4), (4, 8)]);
+        assert_eq!(driven.commits()[..2], [(4, 4), (4, 8)]);
     }
 
     /// [TPL-22] Between the reader's decision and its claim the timer may fire.
