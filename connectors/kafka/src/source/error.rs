@@ -45,6 +45,12 @@ pub(super) struct ClientError {
 pub(super) enum ReadError {
     #[error("topic {topic} does not exist")]
     MissingTopic { topic: String },
+    #[error("topic {topic} cannot be read")]
+    Topic {
+        topic: String,
+        #[source]
+        cause: ClientError,
+    },
     #[error("topic {topic} was deleted while it was read")]
     TopicGone { topic: String },
     #[error("no answer from {bootstrap} within {within:?} while {doing}")]
@@ -113,6 +119,7 @@ impl From<ReadError> for SourceError {
         let own = SourceError::new(error.class(), error.to_string());
         match error {
             ReadError::Open { last: Some(cause), .. }
+            | ReadError::Topic { cause, .. }
             | ReadError::Authentication { cause, .. }
             | ReadError::OutOfRange { cause, .. }
             | ReadError::Split { cause, .. }

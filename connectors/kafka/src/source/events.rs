@@ -77,6 +77,13 @@ pub(super) struct TopicDescription {
     pub(super) error: Option<RDKafkaErrorCode>,
 }
 
+impl TopicDescription {
+    /// Returns why there is no description.
+    pub(super) fn error(&self) -> Option<ClientError> {
+        Some(ClientError { code: self.error?, text: format!("topic {}", self.name) })
+    }
+}
+
 impl Client {
     /// Makes a client; nothing is connected yet. `config` names a group, which librdkafka wants for assigning.
     pub(super) fn new(config: &ClientConfig, wake: Arc<Wake>) -> Result<Self, KafkaError> {

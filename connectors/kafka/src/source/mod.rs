@@ -61,6 +61,9 @@ use start::{Opened, Opener};
 /// [`Polled::Assigned`]; splits are read once they have been added. A subtask without a split returns [`Polled::End`] at
 /// once if the read is bounded, else [`Polled::Idle`] once, and then waits.
 ///
+/// A split that rests keeps resting when it is added again, until it is resumed or removed. Batches that were on their
+/// way when it was paused still come.
+///
 /// Hand an empty builder to each poll: the batch that the thread built is then moved, not copied. Dropping the future of
 /// a poll loses nothing.
 #[derive(Debug)]

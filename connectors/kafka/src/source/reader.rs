@@ -296,7 +296,7 @@ impl Reader {
         for command in self.exchange.take_commands() {
             match command {
                 Command::Add(splits) => self.add(splits)?,
-                Command::Remove(splits) => self.remove(&splits)?,
+                Command::Remove(splits) => drop(self.take_out(&splits)?),
                 Command::Pause(splits) => self.rest(&splits, true)?,
                 Command::Resume(splits) => self.rest(&splits, false)?,
                 Command::Stop => return Ok(Next::Stop),
@@ -307,7 +307,7 @@ impl Reader {
 
     fn add(&mut self, splits: Vec<(ReadingId, SplitId, Position)>) -> Result<(), ReadError> {
         let names: Vec<SplitId> = splits.iter().map(|(_, split, _)| split.clone()).collect();
-        self.remove(&names)?;
+        let resting = self.take_out(&names)?;
         let mut started = Vec::new();
         for (id, split, position) in splits {
             let stop = self.stops.as_ref().and_then(|stops| stops.get(&split)).map(|stop| stop.next);
@@ -327,22 +327,24 @@ impl Reader {
             .consumer()
             .incremental_assign(&list)
             .map_err(|cause| ReadError::Call { doing: "assign partitions", cause })?;
-        // The client keeps its own note of pauses across assignments: ours is the one that counts.
+        // The client forgets or keeps its own note of pauses across assignments: ours is the one that counts.
+        self.rest(&resting, true)?;
         if matches!(self.flow, Flow::HeldBack) { self.pause_list(&list) } else { Ok(()) }
     }
 
-    /// Stops reading splits. What was collected so far is handed over first, so that a builder's split is always one
-    /// reading; `poll` drops what has become stale.
-    fn remove(&mut self, splits: &[SplitId]) -> Result<(), ReadError> {
+    /// Stops reading splits; returns those of them that rest.
+    ///
+    /// What was collected so far is handed over first, so that a builder's split is always one reading; `poll` drops
+    /// what has become stale.
+    fn take_out(&mut self, splits: &[SplitId]) -> Result<Vec<SplitId>, ReadError> {
         self.close_batch()?;
         let removed: Vec<_> = splits.iter().filter_map(|split| self.splits.remove(split)).collect();
-        let resting: Vec<_> = removed
-            .iter()
-            .filter(|reading| reading.rests || matches!(self.flow, Flow::HeldBack))
-            .map(|reading| &reading.split)
-            .collect();
-        self.resume_list(&partitions(resting)?)?;
-        self.unassign(&partitions(removed.iter().map(|reading| &reading.split))?)
+        let is_held_back = matches!(self.flow, Flow::HeldBack);
+        let paused =
+            removed.iter().filter(|reading| reading.rests || is_held_back).map(|reading| &reading.split);
+        self.resume_list(&partitions(paused)?)?;
+        self.unassign(&partitions(removed.iter().map(|reading| &reading.split))?)?;
+        Ok(removed.into_iter().filter(|reading| reading.rests).map(|reading| reading.split).collect())
     }
 
     fn rest(&mut self, splits: &[SplitId], rests: bool) -> Result<(), ReadError> {

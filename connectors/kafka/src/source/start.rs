@@ -67,21 +67,21 @@ impl Opener<'_> {
     fn describe(&mut self) -> Result<Vec<TopicDescription>, ReadError> {
         let client = self.client;
         let config = self.config;
-        self.ask("asking for the topics", |patience| {
+        let topics = self.ask("asking for the topics", |patience| {
             let topics = client.describe_topics(&config.topics, patience)?;
-            // A topic without a leader for its metadata yet is asked for again.
-            match topics.iter().find_map(|topic| topic.error.map(|code| (topic, code))) {
-                Some((topic, code)) => Err(ClientError { code, text: topic.name.clone() }),
-                None => Ok(topics),
-            }
-        })
-        .map_err(|error| match error {
-            ReadError::Client(ClientError {
-                code: RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::InvalidTopic,
-                text,
-            }) => ReadError::MissingTopic { topic: text },
-            other => other,
-        })
+            // A topic that has no leader yet is asked for again.
+            let unready = topics.iter().find_map(|topic| topic.error().filter(ClientError::is_retriable));
+            unready.map_or(Ok(topics), Err)
+        })?;
+        for topic in &topics {
+            let Some(cause) = topic.error() else { continue };
+            let name = topic.name.clone();
+            return Err(match cause.code {
+                RDKafkaErrorCode::UnknownTopicOrPartition => ReadError::MissingTopic { topic: name },
+                _ => ReadError::Topic { topic: name, cause },
+            });
+        }
+        Ok(topics)
     }
 
     /// Asks for the ends of all partitions, the low ones before the high ones. With `read_committed`, the high end is

@@ -12,7 +12,7 @@ async fn bounded_read_ends_behind_the_last_record() {
     let topic = Topic::new(3).await;
     topic.write_numbered(0, 1000, 8);
     topic.write(1, ["a", "b"]);
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     assert_eq!(reading.count(), 1002);
     let numbers: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
     assert_eq!(reading.values(&topic.split(0)), numbers);
@@ -27,7 +27,7 @@ async fn bounded_read_ends_behind_the_last_record() {
 #[tokio::test]
 async fn bounded_read_of_an_empty_topic_ends() {
     let topic = Topic::new(2).await;
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     assert_eq!(reading.count(), 0);
     assert_eq!(reading.ends.len(), 2);
 }
@@ -40,7 +40,7 @@ async fn markers_and_an_aborted_tail_are_passed() {
     topic.transaction().write(0, ["lost", "lost"]).abort(); // 3, 4, marker at 5
     topic.transaction().write(0, ["c"]).commit(); // 6, marker at 7
     topic.transaction().write(0, ["lost"]).abort(); // 8, marker at 9
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     let split = topic.split(0);
     assert_eq!(reading.values(&split), ["a", "b", "c"]);
     assert_eq!(reading.offsets(&split), [0, 1, 6]);
@@ -55,12 +55,12 @@ async fn an_open_transaction_at_the_end_is_not_waited_for() {
     topic.write(0, ["a", "b"]);
     let open = topic.transaction().write(0, ["open"]);
     topic.write(0, ["behind"]);
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     let split = topic.split(0);
     assert_eq!(reading.values(&split), ["a", "b"]);
     assert_eq!(reading.ends[&split], 2);
     open.commit();
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     assert_eq!(reading.values(&split), ["a", "b", "open", "behind"]);
     assert_eq!(reading.ends[&split], 5, "past the marker");
 }
@@ -72,7 +72,7 @@ async fn what_is_written_after_the_start_is_not_read() {
     topic.write(0, ["a"]);
     let reading = Reading::open(topic.bounded()).await;
     topic.write(0, ["late", "later"]);
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.values(&topic.split(0)), ["a"]);
     assert_eq!(reading.ends[&topic.split(0)], 1);
 }
@@ -84,7 +84,7 @@ async fn a_record_at_the_stop_ends_the_read() {
     topic.transaction().write(0, ["a"]).commit(); // 0, marker at 1
     let reading = Reading::open(topic.bounded()).await;
     topic.write(0, ["late"]); // 2: the client never reports an end at 2
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.values(&topic.split(0)), ["a"]);
     assert_eq!(reading.ends[&topic.split(0)], 2);
     assert_eq!(reading.position(&topic.split(0)), Some(2));
@@ -97,7 +97,7 @@ async fn a_deleted_prefix_is_passed() {
     topic.write_numbered(0, 10, 4);
     topic.write_numbered(1, 5, 4);
     delete_before(&topic, &[(0, 7), (1, 5)]).await;
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     assert_eq!(reading.offsets(&topic.split(0)), [7, 8, 9]);
     assert_eq!(reading.ends[&topic.split(0)], 10);
     assert_eq!(reading.ends[&topic.split(1)], 5, "nothing is left of it");
@@ -112,7 +112,7 @@ async fn a_split_that_starts_at_its_stop_ends_at_once() {
     let assigned = reading.source.poll(&mut reading.builder).await.expect("poll");
     assert!(matches!(assigned, Polled::Assigned(_)));
     reading.source.add(vec![(topic.split(0), Position::at(3))]).expect("add");
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.count(), 0);
     assert_eq!(reading.ends[&topic.split(0)], 3);
 }
@@ -135,10 +135,10 @@ async fn compaction_holes_are_passed() {
     let split = topic.split(0);
     topic.write(0, ["old", "older", "oldest"]); // one key
     // Each look writes a record of the same key, so that the segments before it can be cleaned.
-    let mut reading = Reading::open(topic.bounded()).await.to_end().await;
+    let mut reading = Reading::open(topic.bounded()).await.read_to_end().await;
     while reading.offsets(&split).len() as u64 == reading.ends[&split] {
         topic.write(0, ["new"]);
-        reading = Reading::open(topic.bounded()).await.to_end().await;
+        reading = Reading::open(topic.bounded()).await.read_to_end().await;
     }
     assert_eq!(reading.position(&split), Some(reading.ends[&split]));
     assert_eq!(reading.values(&split).last(), Some(&"new"));
@@ -160,7 +160,7 @@ async fn order_within_a_partition_is_kept() {
     for partition in 0..8 {
         topic.write_numbered(partition, 5000, 20);
     }
-    let reading = Reading::open(topic.bounded()).await.to_end().await;
+    let reading = Reading::open(topic.bounded()).await.read_to_end().await;
     let expected: Vec<u64> = (0..5000).collect();
     for index in 0..8 {
         let split: SplitId = topic.split(index);

@@ -32,7 +32,7 @@ async fn a_stalled_reader_stays_within_its_budget() {
     for (batch, positions) in kept {
         reading.take(&batch, positions);
     }
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     for index in 0..4 {
         assert_eq!(reading.offsets(&topic.split(index)), (0..10_000).collect::<Vec<_>>());
     }
@@ -51,7 +51,7 @@ async fn a_reader_that_does_not_poll_is_held_back_and_goes_on() {
     let status = reading.source.status();
     levada_testcontainers::wait_until(PATIENCE, "all splits paused", || status.is_held_back())
         .expect("in time");
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     for index in 0..2 {
         assert_eq!(reading.offsets(&topic.split(index)), (0..30_000).collect::<Vec<_>>());
     }

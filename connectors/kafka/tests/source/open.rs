@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use levada_core::{Budget, ErrorChain, Polled, Position, Source, SourceContext};
+use levada_core::{Budget, ErrorChain, ErrorClass, Polled, Position, Source, SourceContext};
 use levada_kafka::{KafkaSource, KafkaSourceConfig, StartAt};
 use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -47,6 +47,24 @@ async fn opening_without_a_broker_fails_at_its_deadline() {
     assert!(source.status().errors() > 0);
 }
 
+/// [SRC-26] refused credentials are told at once, not after the deadline, and without the password.
+#[tokio::test]
+async fn refused_credentials_are_told_at_once() {
+    let broker = Kafka::shared().expect("a broker");
+    let config = KafkaSourceConfig::new(broker.bootstrap(), ["flights"])
+        .property("security.protocol", "sasl_plaintext")
+        .property("sasl.mechanism", "PLAIN")
+        .property("sasl.username", "nobody")
+        .property("sasl.password", "hunter2")
+        .open_within(PATIENCE * 2);
+    let mut source = KafkaSource::new(config).expect("a source");
+    let error =
+        tokio::time::timeout(PATIENCE, source.open(alone())).await.expect("at once").expect_err("refused");
+    let chain = ErrorChain(&error).to_string();
+    assert!(chain.contains("credentials") && !chain.contains("hunter2"), "{chain}");
+    assert_eq!(error.class, ErrorClass::Fatal);
+}
+
 /// [SRC-03] each partition has one owner; who has none ends a bounded read at once.
 #[tokio::test]
 async fn partitions_are_spread_and_a_subtask_without_any_ends_at_once() {
@@ -56,9 +74,9 @@ async fn partitions_are_spread_and_a_subtask_without_any_ends_at_once() {
     let mut seen = BTreeSet::new();
     let mut without = 0;
     for subtask in 0..4 {
-        let reading = Reading::open_as(topic.bounded(), subtask, 4).await.to_end().await;
+        let reading = Reading::open_as(topic.bounded(), subtask, 4).await.read_to_end().await;
         without += usize::from(reading.assignment.is_none());
-        for (split, _) in &reading.records {
+        for split in reading.records.keys() {
             assert!(seen.insert(split.clone()), "{split} was read twice");
         }
     }

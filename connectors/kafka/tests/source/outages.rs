@@ -3,7 +3,7 @@
 use levada_core::Source as _;
 use levada_testcontainers::Kafka;
 
-use super::support::{Reading, Topic};
+use super::support::{PATIENCE, Reading, Topic};
 
 /// [SRC-26] a broker that is away is a state: it can be seen, and reading goes on where it stood.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,4 +33,16 @@ async fn reading_goes_on_after_the_broker_was_killed_and_restarted() {
     reading.until_either(|_| !status.is_cut_off()).await;
     assert!(status.errors() > 0 && status.last_error().is_some());
     reading.source.close().await;
+}
+
+/// Closing does not wait for a broker that is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_ends_while_the_broker_is_away() {
+    let broker = Kafka::start().expect("a broker");
+    let topic = Topic::at(broker.bootstrap(), 1, &[]).await;
+    topic.write(0, ["a"]);
+    let mut reading = Reading::open(topic.config()).await;
+    reading.until(|reading| reading.count() == 1).await;
+    broker.kill();
+    tokio::time::timeout(PATIENCE, reading.source.close()).await.expect("closed in time");
 }

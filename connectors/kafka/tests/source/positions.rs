@@ -49,7 +49,7 @@ async fn a_split_starts_at_the_position_it_was_added_with() {
     let assigned = reading.source.poll(&mut reading.builder).await.expect("poll");
     assert!(matches!(assigned, Polled::Assigned(_)));
     reading.source.add(vec![(topic.split(0), Position::at(90))]).expect("add");
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.offsets(&topic.split(0)), (90..100).collect::<Vec<_>>());
 }
 
@@ -69,7 +69,7 @@ async fn a_split_added_again_goes_on_from_its_new_position_without_stale_records
         reading.until(|reading| !reading.offsets(&moved).is_empty()).await;
         assert_eq!(reading.offsets(&moved)[0], position);
     }
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.offsets(&moved), (3_000..30_000).collect::<Vec<_>>());
     assert_eq!(reading.offsets(&other), (0..30_000).collect::<Vec<_>>(), "the other split is not disturbed");
     assert_eq!(reading.ends[&moved], 30_000);
@@ -85,7 +85,7 @@ async fn an_ended_split_can_be_added_again() {
     reading.until(|reading| reading.is_over).await;
     reading.is_over = false;
     reading.source.add(vec![(split.clone(), Position::at(1))]).expect("add");
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.values(&split), ["a", "b", "c", "b", "c"]);
 }
 
@@ -99,7 +99,7 @@ async fn nothing_of_a_removed_split_is_appended() {
     reading.until(|reading| reading.count() > 0).await;
     reading.source.remove(&[topic.split(0)]).expect("remove");
     let before = reading.offsets(&topic.split(0));
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.offsets(&topic.split(0)), before);
     assert_eq!(reading.offsets(&topic.split(1)).len(), 20_000);
     assert!(!reading.ends.contains_key(&topic.split(0)));
@@ -118,10 +118,29 @@ async fn a_resting_split_goes_on_from_its_own_position() {
     reading.until(|reading| reading.ends.contains_key(&flows)).await;
     let before = reading.offsets(&rests).len();
     assert!(before < 50_000, "the resting split came to its end");
-    // Added again while it rests, it is a new reading, which does not rest.
     reading.source.resume(std::slice::from_ref(&rests)).expect("resume");
-    let reading = reading.to_end().await;
+    let reading = reading.read_to_end().await;
     assert_eq!(reading.offsets(&rests), (0..50_000).collect::<Vec<_>>());
+}
+
+/// [SRC-30] the client's own note of pauses may not survive an assignment: ours does.
+#[tokio::test]
+async fn a_resting_split_that_is_added_again_still_rests() {
+    let topic = Topic::new(2).await;
+    let (rests, flows) = (topic.split(0), topic.split(1));
+    topic.write_numbered(0, 1_000, 100);
+    topic.write_numbered(1, 50_000, 100);
+    let mut reading = Reading::open(topic.bounded()).await;
+    let assigned = reading.source.poll(&mut reading.builder).await.expect("poll");
+    let Polled::Assigned(assignment) = assigned else { panic!("{assigned:?}") };
+    reading.source.add(starts(&assignment)).expect("add");
+    reading.source.pause(std::slice::from_ref(&rests)).expect("pause");
+    reading.source.add(vec![(rests.clone(), Position::at(500))]).expect("add again");
+    reading.until(|reading| reading.ends.contains_key(&flows)).await;
+    assert_eq!(reading.offsets(&rests), [0_u64; 0]);
+    reading.source.resume(std::slice::from_ref(&rests)).expect("resume");
+    let reading = reading.read_to_end().await;
+    assert_eq!(reading.offsets(&rests), (500..1_000).collect::<Vec<_>>());
 }
 
 /// [SRC-18] a poll is given up whenever it is not ready at once: nothing is lost or doubled.

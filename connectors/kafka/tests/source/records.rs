@@ -6,6 +6,8 @@ use rdkafka::producer::{BaseRecord, Producer};
 
 use super::support::{PATIENCE, Reading, Topic, plain_producer};
 
+type KeyAndValue<'b> = (Option<&'b [u8]>, Option<&'b [u8]>);
+
 /// Reads the only batches of a topic and returns them.
 async fn batches(topic: &Topic) -> Vec<Batch<()>> {
     let mut reading = Reading::open(topic.bounded()).await;
@@ -42,7 +44,7 @@ async fn a_record_carries_what_was_written() {
         .collect();
     let parts: Vec<_> =
         records.iter().map(|(batch, origin)| (batch.key(origin), batch.value(origin))).collect();
-    let expected: [(Option<&[u8]>, Option<&[u8]>); 4] = [
+    let expected: [KeyAndValue<'_>; 4] = [
         (Some(b"k"), Some(b"v")),
         (Some(b"tombstone"), None),
         (Some(b""), Some(b"")),

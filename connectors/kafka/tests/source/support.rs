@@ -316,7 +316,7 @@ impl Reading {
     }
 
     /// Polls to the end of a bounded read.
-    pub(crate) async fn to_end(mut self) -> Reading {
+    pub(crate) async fn read_to_end(mut self) -> Reading {
         self.until(|reading| reading.is_over).await;
         self.source.close().await;
         self
