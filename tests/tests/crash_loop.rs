@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,13 @@ impl Kills {
     }
 }
 
+/// How the loops and the outage of Postgres find together, so that somebody is killed while he connects anew.
+#[derive(Debug, Default)]
+struct Outage {
+    is_due: AtomicBool,
+    is_awaited: AtomicBool,
+}
+
 /// [PGS-03] [BRG-09] [SRC-11] 200,000 records, paced over the loop, into an upsert table and into an insert-only table
 /// without a key; the bridges of both are killed again and again, and Postgres is stopped immediately once. Network cut
 /// and failover come later.
@@ -75,11 +83,13 @@ fn killed_bridge_writes_every_record_exactly_once() {
     let insert = pipeline("log", "    mode: insert");
 
     let end = Instant::now() + Duration::from_secs(seconds);
+    let outage = Outage::default();
     let kills = thread::scope(|scope| {
         scope.spawn(|| produce(&topic, Duration::from_secs(seconds)));
-        scope.spawn(|| stop_postgres_once(&postgres, end, seconds));
+        scope.spawn(|| stop_postgres_once(&postgres, &outage, end, seconds));
+        let outage = &outage;
         let loops = [(&upsert, seed), (&insert, seed.wrapping_add(1))]
-            .map(|(pipeline, seed)| scope.spawn(move || kill_again_and_again(pipeline, seed, end)));
+            .map(|(pipeline, seed)| scope.spawn(move || kill_again_and_again(pipeline, outage, seed, end)));
         let kills = loops.map(|handle| handle.join().expect("a loop"));
         kills
     });
@@ -153,52 +163,65 @@ fn produce(topic: &Topic, lasting: Duration) {
     topic.flush();
 }
 
-/// Stops Postgres immediately in the middle of the loop, and starts it again a moment later.
-fn stop_postgres_once(postgres: &Postgres, end: Instant, seconds: u64) {
+/// Stops Postgres immediately in the middle of the loop, when a bridge waits for it, and starts it again after a while.
+fn stop_postgres_once(postgres: &Postgres, outage: &Outage, end: Instant, seconds: u64) {
     let middle = end - Duration::from_secs(seconds / 2);
     wait_until(Duration::from_secs(seconds), "the middle of the loop", || Instant::now() >= middle).expect("time passes");
+    outage.is_due.store(true, Ordering::SeqCst);
+    wait_until(PATIENCE, "a bridge that waits for the outage", || outage.is_awaited.load(Ordering::SeqCst)).expect("one");
     postgres.stop_immediate().expect("Postgres stops");
     let away = Instant::now();
     wait_until(PATIENCE, "a while", || away.elapsed() > Duration::from_secs(3)).expect("time passes");
     postgres.restart().expect("Postgres starts");
 }
 
-fn kill_again_and_again(pipeline: &str, seed: u64, end: Instant) -> Kills {
+fn kill_again_and_again(pipeline: &str, outage: &Outage, seed: u64, end: Instant) -> Kills {
     let mut random = StdRng::seed_from_u64(seed);
     let mut kills = Kills::default();
     let mut due: Vec<&str> = Vec::new();
     while Instant::now() < end {
+        if outage.is_due.swap(false, Ordering::SeqCst) {
+            killed_while_postgres_is_away(pipeline, outage);
+            *kills.at_fail_points.entry(WHEN_POSTGRES_IS_AWAY.to_owned()).or_default() += 1;
+            continue;
+        }
         if due.is_empty() {
             due = ALWAYS_PASSED.to_vec();
-            due.extend([WHEN_POSTGRES_IS_AWAY; 2]);
             due.shuffle(&mut random);
         }
-        let is_at_fail_point = random.random_bool(0.6);
-        let point = if is_at_fail_point { due.pop() } else { None };
+        let point = if random.random_bool(0.6) { due.pop() } else { None };
+        let patience = match point {
+            Some(_) => Duration::from_secs(10),
+            None => Duration::from_millis(random.random_range(50..2500)),
+        };
+        let count = point.map_or(0, |point| if point.starts_with("pg::claim") { 1 } else { random.random_range(1..20) });
         let mut command = BridgeCommand::new(LEVADA, pipeline);
         if let Some(point) = point {
-            let count = if point.starts_with("pg::commit") { random.random_range(1..20) } else { 1 };
             command = command.env("LEVADA_TEST_KILL_AT", &format!("{point}:{count}"));
         }
         let mut bridge = command.start();
-        let patience = match point {
-            Some(_) => Duration::from_secs(4),
-            None => Duration::from_millis(random.random_range(50..2500)),
-        };
         let has_ended = bridge.ends_within(patience);
         bridge.kill();
-        match point {
-            Some(point) if has_ended => {
-                let finished = bridge.finish();
+        let finished = bridge.finish();
+        match point.filter(|_| has_ended) {
+            Some(point) => {
                 assert_eq!(finished.code, None, "killed at {point}, and not ended by itself:\n{}", finished.log);
                 *kills.at_fail_points.entry(point.to_owned()).or_default() += 1;
             }
-            _ => {
-                let finished = bridge.finish();
+            None => {
                 assert!(!has_ended, "the bridge ended by itself:\n{}", finished.log);
                 kills.at_random += 1;
             }
         }
     }
     kills
+}
+
+fn killed_while_postgres_is_away(pipeline: &str, outage: &Outage) {
+    let place = format!("{WHEN_POSTGRES_IS_AWAY}:1");
+    let mut bridge = BridgeCommand::new(LEVADA, pipeline).env("LEVADA_TEST_KILL_AT", &place).start();
+    bridge.wait_for_log("claimed");
+    outage.is_awaited.store(true, Ordering::SeqCst);
+    let finished = bridge.finish();
+    assert_eq!(finished.code, None, "killed while Postgres was away:\n{}", finished.log);
 }

@@ -154,6 +154,7 @@ impl Opener<'_> {
             }
             opened.assignment.streams.push(stream);
         }
+        opened.assignment.ends = opened.stops.clone().unwrap_or_default();
         opened
     }
 
