@@ -140,3 +140,162 @@ fn merge(
     let columns: Vec<usize> = newest.iter().map(|(column, _, _)| *column).collect();
     RowRef { cells: row_start, set: sets.number(&columns), is_merged: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use levada_core::batch::RawRecord;
+    use levada_core::{BatchBuilder, Change, Keyed, Row, Shape, SplitId, Value};
+    use proptest::prelude::*;
+
+    use super::super::catalog::{Column, Target};
+    use super::super::config::{ColumnOptions, Tombstone, WriteMode};
+    use super::super::encode::ColumnType;
+    use super::super::stats::Stats;
+    use super::super::write::{Mappings, write};
+    use super::*;
+    use crate::quote::{Identifier, TableName};
+
+    const COLUMNS: [&str; 4] = ["id", "a", "b", "c"];
+    /// What a column holds in a fresh row that says nothing of it.
+    const DEFAULT: i32 = -7;
+
+    /// A change of a key: which of the columns a, b and c it has, with which values; `None` deletes.
+    type Step = (i64, Option<[Option<i64>; 3]>);
+    type Table = BTreeMap<i32, [i32; 3]>;
+
+    fn target() -> Target {
+        let column = |name: &&str| Column {
+            name: Identifier::new(*name).expect("a name"),
+            ty: ColumnType::Int4,
+            options: ColumnOptions::default(),
+            is_not_null: false,
+            is_generated: false,
+            is_identity_always: false,
+            is_key: *name == "id",
+        };
+        let table = TableName::new("t").expect("a name");
+        Target::new(table, COLUMNS.iter().map(column).collect(), WriteMode::Upsert, Tombstone::Delete)
+    }
+
+    fn change((id, fields): &Step) -> Keyed {
+        // Equal keys in different writings.
+        let id = if fields.is_some_and(|fields| fields[0].is_some()) {
+            Value::Int(*id)
+        } else {
+            Value::Text(format!("0{id}").into())
+        };
+        let change = match fields {
+            None => Change::Delete,
+            Some(fields) => {
+                let present =
+                    COLUMNS[1..].iter().zip(fields).filter_map(|(name, value)| Some((*name, (*value)?)));
+                let (names, values): (Vec<&str>, Vec<Value>) =
+                    present.map(|(name, value)| (name, Value::Int(value))).unzip();
+                Change::Upsert(Row::new(Shape::new(names), values))
+            }
+        };
+        Keyed { key: Some(Row::new(Shape::new(["id"]), vec![id])), change }
+    }
+
+    fn apply_one_by_one(table: &mut Table, steps: &[Step]) {
+        for (id, fields) in steps {
+            match fields {
+                None => drop(table.remove(&(*id as i32))),
+                Some(fields) => {
+                    upsert(table, *id as i32, &fields.map(|field| field.map(|value| value as i32)))
+                }
+            }
+        }
+    }
+
+    fn upsert(table: &mut Table, id: i32, fields: &[Option<i32>; 3]) {
+        let row = table.entry(id).or_insert([DEFAULT; 3]);
+        for (stored, field) in row.iter_mut().zip(fields) {
+            *stored = field.unwrap_or(*stored);
+        }
+    }
+
+    fn int(cells: &[u8], start: usize) -> i32 {
+        i32::from_be_bytes(cells[start + 4..start + 8].try_into().expect("four bytes"))
+    }
+
+    fn apply_collapsed(table: &mut Table, interval: &Interval, collapsed: &Collapsed, sets: &ColumnSets) {
+        for row in &collapsed.deletes {
+            table.remove(&int(collapsed.cells(interval, row), 0));
+        }
+        for row in &collapsed.rows {
+            let cells = collapsed.cells(interval, row);
+            let mut fields = [None; 4];
+            let mut start = 0;
+            for column in sets.columns(row.set) {
+                fields[*column] = Some(int(cells, start));
+                start = cell_end(cells, start);
+            }
+            upsert(table, fields[0].expect("the key"), &[fields[1], fields[2], fields[3]]);
+        }
+    }
+
+    fn interval_of(steps: &[Step], sets: &mut ColumnSets) -> Interval {
+        let mut builder = BatchBuilder::new();
+        let split = builder.split(&SplitId::new("s", 0));
+        for offset in 0..steps.len() as u64 {
+            builder.push(split, RawRecord { offset, ..RawRecord::default() });
+        }
+        let (parts, records) = builder.finish().0.into_parts();
+        let records = records.into_iter().zip(steps);
+        let records =
+            records.map(|(record, step)| levada_core::Record { origin: record.origin, item: change(step) });
+        let batch = parts.with_records(records.collect());
+        let mut interval = Interval::default();
+        write(&mut interval, &mut Mappings::default(), sets, &target(), &batch, &mut Stats::default())
+            .expect("write");
+        interval
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let fields = prop::array::uniform3(prop::option::of(0..100_i64));
+        prop::collection::vec((0..6_i64, prop::option::weighted(0.7, fields)), 0..40)
+    }
+
+    proptest! {
+        /// [PGS-10] collapsed and applied set-wise, changes leave what they leave one by one, and the balance closes.
+        #[test]
+        fn collapsed_changes_leave_what_single_ones_leave(before in steps(), changes in steps()) {
+            let mut expected = Table::new();
+            apply_one_by_one(&mut expected, &before);
+            let mut found = expected.clone();
+            apply_one_by_one(&mut expected, &changes);
+
+            let mut sets = ColumnSets::new(&[0]);
+            let interval = interval_of(&changes, &mut sets);
+            let collapsed = collapse(&interval, changes.len(), &mut sets);
+            apply_collapsed(&mut found, &interval, &collapsed, &sets);
+            prop_assert_eq!(found, expected);
+            let accounted = collapsed.deletes.len() + collapsed.rows.len() + collapsed.coalesced as usize;
+            prop_assert_eq!(accounted, changes.len());
+            let keys = collapsed.rows.iter().map(|row| int(collapsed.cells(&interval, row), 0)).collect::<Vec<_>>();
+            prop_assert!(keys.is_sorted_by(|one, other| one < other), "each key once, in order: {:?}", keys);
+        }
+
+        /// [PGS-10] keys that move up or down by one (`id = id + 1`) do not swallow each other.
+        #[test]
+        fn shifted_keys_stay_apart(count in 1..20_i64, is_upwards: bool) {
+            let ids: Vec<i64> = if is_upwards { (0..count).rev().collect() } else { (1..=count).collect() };
+            let shift = if is_upwards { 1 } else { -1 };
+            let before: Vec<Step> = ids.iter().map(|id| (*id, Some([Some(*id); 3]))).collect();
+            let changes: Vec<Step> =
+                ids.iter().flat_map(|id| [(*id, None), (*id + shift, Some([Some(*id), None, None]))]).collect();
+            let mut expected = Table::new();
+            apply_one_by_one(&mut expected, &before);
+            let mut found = expected.clone();
+            apply_one_by_one(&mut expected, &changes);
+            let mut sets = ColumnSets::new(&[0]);
+            let interval = interval_of(&changes, &mut sets);
+            let collapsed = collapse(&interval, changes.len(), &mut sets);
+            apply_collapsed(&mut found, &interval, &collapsed, &sets);
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -191,13 +191,15 @@ fn map(
                     unknown.push(name.clone());
                     continue;
                 }
-                Found::Ambiguous => return Err(ambiguous(target, name, "columns that differ in case alone")),
+                Found::Ambiguous => {
+                    return Err(ambiguous(target, name, "several columns differ in case alone"));
+                }
             };
             match fields.iter().find(|field| field.column == column) {
                 None => fields.push(Field { column, is_in_key, position }),
                 // A key's field usually stands in the value, too; the key's own is what identifies the row.
                 Some(earlier) if earlier.is_in_key && !is_in_key => {}
-                Some(_) => return Err(ambiguous(target, name, "another field for the same column")),
+                Some(_) => return Err(ambiguous(target, name, "another field is for the same column")),
             }
         }
     }
@@ -217,7 +219,7 @@ fn map(
 fn ambiguous(target: &Target, field: &str, what: &str) -> SinkError {
     SinkError::new(
         ErrorClass::Fatal,
-        format!("field {field:?} cannot be assigned to a column of {}: there are {what}", target.table),
+        format!("field {field:?} cannot be assigned to a column of {}: {what}", target.table),
     )
 }
 

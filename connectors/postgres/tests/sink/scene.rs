@@ -43,6 +43,25 @@ impl Scene {
     pub(crate) fn row(&self, sql: &str) -> String {
         self.rows(sql).join("\n")
     }
+
+    /// Reads from another thread, as long as the scene lives.
+    pub(crate) fn watching(&self) -> impl Fn(&str) -> String + Send + 'static {
+        let url = self.database.url().to_owned();
+        move |sql| {
+            let output =
+                std::process::Command::new("psql").args(["-Atqc", sql, &url]).output().expect("psql");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+    }
+
+    /// Ends the backends of an application in this database.
+    pub(crate) fn end_backends(&self, application_name: &str) {
+        let sql = format!(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity
+             where datname = current_database() and application_name = '{application_name}'"
+        );
+        assert!(self.rows(&sql).contains(&"t".to_owned()), "a backend to end");
+    }
 }
 
 pub(crate) fn config(url: &str, table: &str, mode: WriteMode) -> PostgresSinkConfig {
@@ -154,6 +173,15 @@ pub(crate) async fn until(what: &str, condition: impl FnMut() -> bool + Send + '
     })
     .await
     .expect("the waiting thread");
+}
+
+/// Connects as somebody else.
+pub(crate) async fn connect(url: &str, application_name: &str) -> tokio_postgres::Client {
+    let mut config: tokio_postgres::Config = url.parse().expect("a URL");
+    config.application_name(application_name);
+    let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client
 }
 
 pub(crate) fn chain(error: &SinkError) -> String {

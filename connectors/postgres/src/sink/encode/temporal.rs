@@ -282,14 +282,14 @@ fn zone(text: &[u8]) -> Option<Option<i64>> {
         Some((b'-', rest)) => (-1, rest),
         Some(_) => return None,
     };
-    let hours = digits(&mut rest, 2..=2)?;
+    let hours = two_digits(&mut rest)?;
     let mut parts = [0, 0];
     for part in &mut parts {
         if rest.is_empty() {
             break;
         }
         rest = rest.strip_prefix(b":").unwrap_or(rest);
-        *part = digits(&mut rest, 2..=2)?;
+        *part = two_digits(&mut rest)?;
     }
     let [minutes, seconds] = parts;
     if !rest.is_empty() || hours > 15 || minutes > 59 || seconds > 59 {
@@ -304,6 +304,14 @@ fn literally(rest: &mut &[u8], byte: u8) -> Option<()> {
     (*first == byte).then_some(())
 }
 
+/// Takes two digits, whatever follows them.
+fn two_digits(rest: &mut &[u8]) -> Option<i64> {
+    let (shown, tail) = rest.split_first_chunk::<2>()?;
+    *rest = tail;
+    digits(&mut &shown[..], 2..=2)
+}
+
+/// Takes as many digits as there are, if that is one of `counts`.
 fn digits(rest: &mut &[u8], counts: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let shown = rest.iter().take(counts.end() + 1).take_while(|byte| byte.is_ascii_digit()).count();
     if !counts.contains(&shown) {
