@@ -3,6 +3,7 @@
 //! Prints, per row, the time that `write` and `commit` take and this process's own CPU time. Commits alternate between
 //! fresh keys and keys that are there.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levada_core::batch::RawRecord;
@@ -75,8 +76,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Value::Bool(n % 2 == 0),
             ];
             changes.push(Keyed {
-                key: Some(Row::new(key.clone(), vec![Value::Number(id.as_str().into())])),
-                change: Change::Upsert(Row::new(shape.clone(), values)),
+                key: Some(Row::new(Arc::clone(&key), vec![Value::Number(id.as_str().into())])),
+                change: Change::Upsert(Row::new(Arc::clone(&shape), values)),
             });
         }
         offset += rows;

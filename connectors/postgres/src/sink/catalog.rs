@@ -19,6 +19,8 @@ pub(crate) struct Column {
     pub(crate) ty: ColumnType,
     pub(crate) options: ColumnOptions,
     pub(crate) is_not_null: bool,
+    /// Whether the server knows a value for a row that brings none.
+    pub(crate) has_default: bool,
     /// Whether the server computes it; nothing is ever written to it.
     pub(crate) is_generated: bool,
     pub(crate) is_identity_always: bool,
@@ -88,6 +90,13 @@ impl Target {
             return Found::Nowhere;
         }
         Found::Column(number)
+    }
+
+    /// Tells whether rows with these columns alone can be new rows.
+    pub(crate) fn makes_whole_rows(&self, numbers: &[usize]) -> bool {
+        let is_free = |column: &Column| !column.is_not_null || column.has_default;
+        (0..self.columns.len())
+            .all(|number| is_free(&self.columns[number]) || numbers.binary_search(&number).is_ok())
     }
 
     pub(crate) fn sql_columns<'a>(&'a self, numbers: &[usize]) -> Vec<SqlColumn<'a>> {
@@ -161,6 +170,7 @@ pub(crate) async fn read(session: &Session, config: &PostgresSinkConfig) -> Resu
             ty: ColumnType::from_catalog(row.try_get(1)?, row.try_get(2)?, &type_name, row.try_get(4)?),
             options: config.columns.get(&name).copied().unwrap_or_default(),
             is_not_null: row.try_get(5)?,
+            has_default: row.try_get(9)?,
             is_identity_always: row.try_get(6)?,
             is_generated: row.try_get(7)?,
             is_key: false,
@@ -286,6 +296,7 @@ mod tests {
             ty: ColumnType::Text,
             options: ColumnOptions::default(),
             is_not_null: false,
+            has_default: false,
             is_generated: *name == "generated",
             is_identity_always: false,
             is_key: false,

@@ -171,6 +171,7 @@ mod tests {
             ty: ColumnType::Int4,
             options: ColumnOptions::default(),
             is_not_null: false,
+            has_default: false,
             is_generated: false,
             is_identity_always: false,
             is_key: *name == "id",

@@ -11,13 +11,13 @@ pub(crate) struct Failure {
     pub(crate) class: ErrorClass,
     /// The SQLSTATE, where the server gave one.
     pub(crate) code: Option<Box<str>>,
-    pub(crate) cause: ServerError,
+    pub(crate) cause: Box<ServerError>,
 }
 
 impl Failure {
     /// Makes it an error that says what was tried.
     pub(crate) fn during(self, doing: impl Into<String>) -> SinkError {
-        SinkError::new(self.class, doing).caused_by(self.cause)
+        SinkError::new(self.class, doing).caused_by(*self.cause)
     }
 
     pub(crate) fn is(&self, code: &str) -> bool {
@@ -34,7 +34,7 @@ impl From<tokio_postgres::Error> for Failure {
             None if error.is_closed() || is_io(&error) => ErrorClass::Reconnect,
             None => ErrorClass::Fatal,
         };
-        Self { class, code, cause: ServerError::of(error) }
+        Self { class, code, cause: Box::new(ServerError::of(&error)) }
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct ServerError {
 }
 
 impl ServerError {
-    fn of(error: tokio_postgres::Error) -> Self {
+    fn of(error: &tokio_postgres::Error) -> Self {
         let Some(db) = error.as_db_error() else {
             let message = match error.source() {
                 Some(cause) => format!("{error}: {cause}"),

@@ -340,7 +340,7 @@ impl PostgresSink {
         let coordinates = self.interval.coordinates(&self.interval.changes[bad - 1]);
         let code = reason.code.as_deref().unwrap_or("unknown");
         let message = format!("{} refuses it, SQLSTATE {code}{}", self.config.table, reason.cause.place());
-        Ok(Some(SinkError::bad_record(coordinates, message).caused_by(reason.cause)))
+        Ok(Some(SinkError::bad_record(coordinates, message).caused_by(*reason.cause)))
     }
 
     /// Tries to write the first `count` changes; returns what makes them bad, if anything.

@@ -108,6 +108,43 @@ pub(crate) fn upsert(table: &TableName, columns: &[SqlColumn<'_>]) -> String {
     }
 }
 
+/// As [`upsert`], for rows that leave out a column which a new row must have.
+///
+/// The server checks `not null` before it looks for a conflict, so an insert would fail for rows that are there. Those
+/// are updated first, and only the others are inserted.
+pub(crate) fn update_or_insert(table: &TableName, columns: &[SqlColumn<'_>]) -> String {
+    let numbered = || columns.iter().enumerate();
+    let rows =
+        list(numbered(), ", ", |(number, column)| format!("{} as c{}", value(number, column.ty), number + 1));
+    let on_key = |left: &str, right: &str| {
+        list(numbered().filter(|(_, column)| column.is_key), " and ", |(number, column)| {
+            let name = if left == "t" { column.name.to_string() } else { format!("c{}", number + 1) };
+            format!("{left}.{name} = {right}.c{}", number + 1)
+        })
+    };
+    let settable = numbered().filter(|(_, column)| !column.is_key && !column.is_identity_always);
+    let set = list(settable, ", ", |(number, column)| format!("{} = r.c{}", column.name, number + 1));
+    let key = list(numbered().filter(|(_, column)| column.is_key), ", ", |(number, _)| {
+        format!("r.c{}", number + 1)
+    });
+    let there = match set.is_empty() {
+        true => format!("select {key} from {table} as t join r on {}", on_key("t", "r")),
+        false => format!("update {table} as t set {set} from r where {} returning {key}", on_key("t", "r")),
+    };
+    let names = list(columns, ", ", |column| column.name.to_string());
+    let overriding = match columns.iter().any(|column| column.is_identity_always) {
+        true => " overriding system value",
+        false => "",
+    };
+    let values = list(numbered(), ", ", |(number, _)| format!("r.c{}", number + 1));
+    format!(
+        "with r as materialized (select {rows} from {}), done as ({there}) \
+         insert into {table} ({names}){overriding} select {values} from r where not exists (select from done where {})",
+        rows_from(columns, ""),
+        on_key("done", "r"),
+    )
+}
+
 fn same_key(key: &[SqlColumn<'_>]) -> String {
     list(key.iter().enumerate(), " and ", |(number, column)| {
         format!("t.{} = {}", column.name, value(number, column.ty))

@@ -113,7 +113,10 @@ pub(crate) fn build(
         let columns = target.sql_columns(sets.columns(set));
         let sql = match target.mode {
             WriteMode::Insert => sql::insert(&target.table, &columns),
-            WriteMode::Upsert => sql::upsert(&target.table, &columns),
+            WriteMode::Upsert if target.makes_whole_rows(sets.columns(set)) => {
+                sql::upsert(&target.table, &columns)
+            }
+            WriteMode::Upsert => sql::update_or_insert(&target.table, &columns),
         };
         for arrays in source.chunks(set, &rows) {
             work.statements.push(Statement { sql: sql.clone(), arrays });

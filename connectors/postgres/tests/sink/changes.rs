@@ -97,3 +97,33 @@ async fn tombstone_is_ignored_and_counted_by_default() {
     assert_eq!(scene.row("select * from t"), "1|a|b");
     assert_eq!(scene.row("select next from levada.positions"), "2");
 }
+
+/// [PGS-15] the default: what a change does not have stays, also where a new row would have to have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn absent_field_is_left_alone_even_if_it_must_not_be_null() {
+    let scene = Scene::new(
+        "create table t (id varchar(5), k int, must text not null, a text, n int not null default 3, primary key (id, k));
+         insert into t values ('x', 1, 'kept', 'old', 9), ('y', 1, 'kept', 'old', 9)",
+    );
+    let mut sink = ready(scene.upsert("t").key(["k", "id"]).tombstones(Tombstone::Delete)).await;
+    let key = |id: &str| [("id", text(id)), ("k", Value::Int(1))];
+    let whole = upsert(&key("z"), &[("must", text("whole"))]);
+    let changes = vec![upsert(&key("x"), &[("a", text("new"))]), upsert(&key("y"), &[]), whole];
+    send(&mut sink, 0, changes).await.expect("commit");
+    send(&mut sink, 3, vec![upsert(&key("z"), &[("a", text("later"))])]).await.expect("commit");
+    assert_eq!(
+        scene.rows("select * from t order by id"),
+        ["x|1|kept|new|9", "y|1|kept|old|9", "z|1|whole|later|3"]
+    );
+    for (changes, at) in [
+        (vec![upsert(&key("x"), &[("a", text("1"))]), upsert(&key("w"), &[("a", text("1"))])], "orders-0@5"),
+        (vec![delete(&key("x")), upsert(&key("x"), &[("a", text("1"))])], "orders-0@5"),
+        (vec![upsert(&key("w"), &[])], "orders-0@4"),
+    ] {
+        let error = send(&mut sink, 4, changes).await.expect_err("a new row without the column");
+        assert_eq!(error.coordinates.as_ref().expect("coordinates").to_string(), at);
+        assert!(error.to_string().contains("23502") && error.to_string().contains("must"), "{error}");
+        sink.discard();
+    }
+    assert_eq!(scene.row("select count(*) from t"), "3");
+}
