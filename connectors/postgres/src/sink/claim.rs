@@ -171,9 +171,7 @@ async fn attempt(
     claim: &Claim<'_>,
 ) -> Result<Vec<Stored>, Unclaimed> {
     let arrays = SplitArrays::of(&claim.splits);
-    let limit = config.claim_timeout.as_millis();
-    let begin = format!("{}; set local lock_timeout = {limit}; set local statement_timeout = 0", sql::BEGIN);
-    session.client.batch_execute(&begin).await?;
+    session.client.batch_execute(&sql::begin_waiting(config.claim_timeout)).await?;
     store_starts(session, claim).await?;
 
     let lock = session.prepare(sql::LOCK_POSITIONS).await?;

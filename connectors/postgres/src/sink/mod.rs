@@ -292,19 +292,24 @@ impl PostgresSink {
     }
 
     /// Makes an error of positions that are not where this sink left them.
-    async fn explain(&mut self, job: &Job, moves: &[Move]) -> SinkError {
+    async fn explain(&mut self, job: &Job, moves: &mut [Move]) -> SinkError {
         let arrays = claim::SplitArrays::of(moves.iter().map(|moved| &moved.split));
         let rows = match &self.session {
             Some(session) => claim::read(session, &job.pipeline, &arrays).await,
             None => Ok(Vec::new()),
         };
-        let rows = match rows {
-            Ok(rows) => rows,
+        let judged = match rows {
+            Ok(rows) => reconnect::judge(moves, &rows),
+            // The claim on the new connection sees the same rows, and judges them.
+            Err(failure) if failure.class == ErrorClass::Reconnect => {
+                self.lost(&failure);
+                self.reconnected(job, moves).await
+            }
             Err(failure) => {
-                return failure.during("positions are not where this sink left them; reading them");
+                return failure.during("reading positions that are not where this sink left them");
             }
         };
-        reconnect::judge(moves, &rows).err().unwrap_or_else(|| {
+        judged.err().unwrap_or_else(|| {
             SinkError::new(ErrorClass::Retry, "positions differed for a moment and are as expected again")
         })
     }

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::config::PostgresSinkConfig;
 use super::error::Failure;
+use super::sql;
 
 /// Statements kept prepared. Rows whose sets of fields vary without end would grow this without end.
 const MAX_PREPARED: usize = 256;
@@ -65,11 +66,10 @@ impl Session {
                 }
             }
         });
-        let limits = format!(
-            "set statement_timeout = {}; set lock_timeout = {}; set idle_in_transaction_session_timeout = {}",
-            config.statement_timeout.as_millis(),
-            config.lock_timeout.as_millis(),
-            config.idle_in_transaction_session_timeout.as_millis(),
+        let limits = sql::set_limits(
+            config.statement_timeout,
+            config.lock_timeout,
+            config.idle_in_transaction_session_timeout,
         );
         let mut session = Self { client, backend: 0, prepared: HashMap::new(), driver };
         session.client.batch_execute(&limits).await?;
@@ -94,7 +94,7 @@ impl Session {
     /// Ends a transaction that failed or is not wanted. Its own failure adds nothing: the connection is gone then, and
     /// the transaction with it.
     pub(crate) async fn roll_back(&self) {
-        if let Err(error) = self.client.batch_execute(super::sql::ROLLBACK).await {
+        if let Err(error) = self.client.batch_execute(sql::ROLLBACK).await {
             debug!(code = error.code().map(|code| code.code()), "rollback failed");
         }
     }

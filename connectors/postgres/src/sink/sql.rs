@@ -2,6 +2,8 @@
 //!
 //! There is one text per kind and column set, however many rows there are: each column is one array parameter.
 
+use std::time::Duration;
+
 use crate::quote::{Identifier, TableName};
 
 use super::encode::ColumnType;
@@ -33,6 +35,22 @@ create table if not exists levada.positions (
 pub(crate) const DDL_LOCK: i64 = 0x6c65_7661_6461_0001;
 
 pub(crate) const BEGIN: &str = "begin isolation level read committed";
+
+/// Begins a transaction that waits for locks as long as `patience`.
+pub(crate) fn begin_waiting(patience: Duration) -> String {
+    format!("{BEGIN}; set local lock_timeout = {}; set local statement_timeout = 0", patience.as_millis())
+}
+
+/// Sets a session's limits: for a statement, for waiting for a lock, and for a transaction that waits for us.
+pub(crate) fn set_limits(statement: Duration, lock: Duration, idle_in_transaction: Duration) -> String {
+    format!(
+        "set statement_timeout = {}; set lock_timeout = {}; set idle_in_transaction_session_timeout = {}",
+        statement.as_millis(),
+        lock.as_millis(),
+        idle_in_transaction.as_millis(),
+    )
+}
+
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const ROLLBACK: &str = "rollback";
 /// Makes deferred constraints speak up before a rollback silences them.
