@@ -40,10 +40,10 @@ pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<JobHandle, 
     source.check()?;
     let sink = sink_config(&pipeline.sink)?;
     let key = pipeline.sink.key.clone();
-    let queues = usize::try_from(pipeline.memory / 2).unwrap_or(usize::MAX);
+    let memory = usize::try_from(pipeline.memory).unwrap_or(usize::MAX);
     let job = Job::new(&pipeline.name)
         .parallelism(pipeline.parallelism)
-        .budget(Budget::new(queues))
+        .budget(Budget::new(memory))
         .commit_policy(pipeline.commit)
         // The configuration was checked above, and that is all that can fail.
         .source("kafka", move |_| {

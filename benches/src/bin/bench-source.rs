@@ -34,7 +34,7 @@ struct Arguments {
 
 const TOPIC: &str = "bench-source";
 /// The bytes that may be in flight: the prefetch is a half of them in both variants.
-const BUDGET: usize = 128 << 20;
+const BUDGET: usize = 256 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
@@ -110,6 +110,7 @@ fn bare(brokers: &str, arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
         .set("auto.offset.reset", "error")
         .set("fetch.queue.backoff.ms", "2")
         .set("queued.max.messages.kbytes", (BUDGET / 2 / 1024).to_string())
+        .set("queued.min.messages", "100000")
         .create()?;
     let from_the_start = || -> Result<(), Box<dyn Error>> {
         let mut list = TopicPartitionList::new();

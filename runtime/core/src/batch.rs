@@ -249,6 +249,11 @@ impl BatchBuilder {
         Self::default()
     }
 
+    /// Makes an empty builder with room for so many records and payload bytes.
+    pub fn with_capacity(records: usize, bytes: usize) -> Self {
+        Self { records: Vec::with_capacity(records), bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Returns the number of a split in this batch's table, adding it if it is not there.
     ///
     /// The number holds until the builder is finished or cleared; sources keep it for a run of records of one split.

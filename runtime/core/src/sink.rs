@@ -52,7 +52,9 @@ pub trait AtomicSink<T>: Sink<T> {
     /// claim.
     ///
     /// # Errors
-    /// [`ErrorClass::Fenced`](crate::ErrorClass::Fenced) when another owner has claimed one of the splits.
+    /// [`ErrorClass::Fenced`](crate::ErrorClass::Fenced) when another owner has claimed one of the splits. Nothing of the
+    /// interval is visible then; the sink stays usable: `discard`, `release` of the lost splits and a new `claim` may
+    /// follow.
     fn commit(&mut self, positions: &Positions) -> impl Future<Output = Result<Committed, SinkError>> + Send;
 
     /// Drops everything written since the last commit.

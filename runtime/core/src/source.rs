@@ -100,6 +100,9 @@ pub trait Source: Send + fmt::Debug {
     fn add(&mut self, splits: Vec<(SplitId, Position)>) -> Result<(), SourceError>;
 
     /// Stops to read splits. Nothing of them is appended after the call.
+    ///
+    /// Called for revoked splits before their last commit: a source that must tell somebody that a split is free does
+    /// so at the next `poll`, not here.
     fn remove(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
 
     /// Lets splits rest without giving them up.

@@ -59,7 +59,7 @@ impl Job {
         Self {
             name: name.into(),
             parallelism: 1,
-            budget: Budget::new(128 << 20),
+            budget: Budget::new(256 << 20),
             policy: CommitPolicy::default(),
             stop_deadline: Duration::from_secs(25),
         }
@@ -71,7 +71,8 @@ impl Job {
         Self { parallelism, ..self }
     }
 
-    /// Sets the bytes that may stand in queues. Default 128 MiB; a source may prefetch as much again.
+    /// Sets the payload bytes that may be in flight in the job. Default 256 MiB: a half for batches, a half for what the
+    /// source's client fetches ahead.
     #[must_use]
     pub fn budget(self, budget: Budget) -> Self {
         Self { budget, ..self }

@@ -13,6 +13,10 @@ const LARGEST_FETCH: usize = 50 << 20;
 /// The smallest: below it, librdkafka raises the value by itself.
 const SMALLEST_FETCH: usize = 1 << 20;
 
+/// What a record that was fetched ahead weighs at least, with the client's own notes on it. The client counts payload
+/// alone, so for small records the number of them is the bound that holds.
+const WEIGHT_AHEAD: usize = 1 << 10;
+
 /// Builds the client's configuration: our defaults, then the user's properties, then what is ours alone.
 pub(super) fn client_config(
     config: &KafkaSourceConfig,
@@ -25,6 +29,7 @@ pub(super) fn client_config(
     let mut client = ClientConfig::new();
     client
         .set("queued.max.messages.kbytes", (ahead / 1024).clamp(1, 2_097_151).to_string())
+        .set("queued.min.messages", (ahead / WEIGHT_AHEAD).clamp(1_000, 100_000).to_string())
         .set("fetch.max.bytes", ahead.clamp(SMALLEST_FETCH, LARGEST_FETCH).to_string())
         // The default of a second makes a full queue run dry before the next fetch.
         .set("fetch.queue.backoff.ms", "2")

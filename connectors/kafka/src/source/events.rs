@@ -38,8 +38,11 @@ impl ConsumerContext for Quiet {}
 
 /// A consumer together with its queue of events. Lives on one thread.
 pub(super) struct Client {
-    /// Our own reference to the consumer's queue, given back in `drop`, before `consumer` is destroyed.
+    /// The queue that is polled: our own, to which the consumer's is forwarded. Polling the consumer's itself would
+    /// note the time of every single record, for a poll interval that an assigning client does not have.
     queue: NonNull<rd::rd_kafka_queue_t>,
+    /// Our own reference to the consumer's queue. Both are given back in `drop`, before `consumer` is destroyed.
+    forwarded: NonNull<rd::rd_kafka_queue_t>,
     consumer: BaseConsumer<Quiet>,
     wake: Arc<Wake>,
 }
@@ -88,14 +91,22 @@ impl Client {
     /// Makes a client; nothing is connected yet. `config` names a group, which librdkafka wants for assigning.
     pub(super) fn new(config: &ClientConfig, wake: Arc<Wake>) -> Result<Self, KafkaError> {
         let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
+        let client = consumer.client().native_ptr();
         // SAFETY: `consumer` is alive. A consumer with a group has a consumer queue, so the pointer is not null, which
         // is checked all the same; the call gives us a reference of our own.
-        let queue = unsafe { rd::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
-        let Some(queue) = NonNull::new(queue) else {
+        let forwarded = unsafe { rd::rd_kafka_queue_get_consumer(client) };
+        let Some(forwarded) = NonNull::new(forwarded) else {
             return Err(KafkaError::ClientCreation("the client has no consumer queue".to_owned()));
         };
+        // SAFETY: the client is alive; a new queue is ours, and never null (the library aborts when it has no memory,
+        // and the check costs nothing). Both queues outlive the forwarding, which `drop` ends first.
+        let queue = unsafe {
+            let queue = rd::rd_kafka_queue_new(client);
+            rd::rd_kafka_queue_forward(forwarded.as_ptr(), queue);
+            NonNull::new(queue).ok_or_else(|| KafkaError::ClientCreation("no queue could be made".to_owned()))?
+        };
         wake.set(Some(WakeTarget(queue)));
-        Ok(Self { queue, consumer, wake })
+        Ok(Self { queue, forwarded, consumer, wake })
     }
 
     /// Returns the safe crate's consumer, for everything but polling.
@@ -177,8 +188,13 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.wake.set(None);
-        // SAFETY: our own reference, given back once, while the consumer is still alive (fields drop after this).
-        unsafe { rd::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+        // SAFETY: our own references, given back once, while the consumer is still alive (fields drop after this). The
+        // forwarding ends first: closing the consumer serves its own queue.
+        unsafe {
+            rd::rd_kafka_queue_forward(self.forwarded.as_ptr(), ptr::null_mut());
+            rd::rd_kafka_queue_destroy(self.forwarded.as_ptr());
+            rd::rd_kafka_queue_destroy(self.queue.as_ptr());
+        }
     }
 }
 

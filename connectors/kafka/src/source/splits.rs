@@ -138,10 +138,12 @@ impl Building {
         self.readings.is_empty() && self.ended.is_empty()
     }
 
-    /// Takes what was collected and starts anew.
+    /// Takes what was collected and starts anew, with room for as much again: in a steady flow one batch is like the
+    /// other, and growing to its size step by step would copy it once more.
     pub(super) fn take(&mut self) -> Building {
         let serial = self.serial + 1;
-        std::mem::replace(self, Building { serial, ..Building::default() })
+        let builder = BatchBuilder::with_capacity(self.builder.len(), self.builder.bytes());
+        std::mem::replace(self, Building { serial, builder, ..Building::default() })
     }
 }
 
