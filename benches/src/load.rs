@@ -34,7 +34,8 @@ pub fn row(number: u64) -> String {
 /// # Errors
 /// Whatever the cluster refuses.
 pub async fn fill(brokers: &str, topic: &str, partitions: i32, rows: u64) -> Result<(), Box<dyn Error>> {
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", brokers).create()?;
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", brokers).create()?;
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     for outcome in admin.create_topics([&new], &AdminOptions::new()).await? {
         outcome.map_err(|(topic, code)| format!("cannot create topic {topic}: {code}"))?;

@@ -66,7 +66,9 @@ impl Stopwatch {
 
 fn own_cpu() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("a process may ask for its own usage");
-    let time = |value: nix::sys::time::TimeVal| Duration::from_micros((value.tv_sec() * 1_000_000 + value.tv_usec()) as u64);
+    let time = |value: nix::sys::time::TimeVal| {
+        Duration::from_micros((value.tv_sec() * 1_000_000 + value.tv_usec()) as u64)
+    };
     time(usage.user_time()) + time(usage.system_time())
 }
 
@@ -90,7 +92,8 @@ fn cpu_of(pid: i32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     // utime, stime, cutime and cstime, in ticks of 10 ms.
-    let ticks: f64 = fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 =
+        fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / 100.0
 }
 

@@ -2,7 +2,9 @@
 
 use levada_core::{Budget, SinkError};
 use levada_engine::{Job, JobHandle, ShapeError};
-use levada_kafka::source::{ConfigError, Isolation, KafkaSource, KafkaSourceConfig, StartAt, StopAt};
+use levada_kafka::source::{
+    ConfigError, Headers, Isolation, KafkaSource, KafkaSourceConfig, StartAt, StopAt,
+};
 use levada_postgres::quote::{IdentifierError, TableName};
 use levada_postgres::sink::{
     ColumnOptions, EpochUnit, PostgresSink, PostgresSinkConfig, Tombstone, WriteMode,
@@ -10,7 +12,7 @@ use levada_postgres::sink::{
 use thiserror::Error;
 
 use crate::cli::Until;
-use crate::config::{ColumnPart, KafkaPart, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones, Unit};
+use crate::config::{ColumnPart, KeyFrom, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones, Unit};
 use crate::decode::Decode;
 
 /// A pipeline that cannot be assembled. Nothing was started.
@@ -36,7 +38,7 @@ pub enum AssembleError {
 /// # Errors
 /// What in the settings cannot work. What depends on the live systems fails the job instead.
 pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<JobHandle, AssembleError> {
-    let source = source_config(&pipeline.name, &pipeline.source, until);
+    let source = source_config(pipeline, until);
     source.check()?;
     let sink = sink_config(&pipeline.sink)?;
     let key = pipeline.sink.key.clone();
@@ -46,16 +48,16 @@ pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<JobHandle, 
         .budget(Budget::new(memory))
         .commit_policy(pipeline.commit)
         // The configuration was checked above, and that is all that can fail.
-        .source("kafka", move |_| {
-            KafkaSource::new(source.clone()).expect("checked settings")
-        })
+        .source("kafka", move |_| KafkaSource::new(source.clone()).expect("checked settings"))
         .flat_map("decode", move |_| Decode::new(key.clone()))
         .atomic_sink("postgres", move |_| PostgresSink::new(sink.clone()));
     Ok(job.start()?)
 }
 
 /// Makes the source's settings.
-pub fn source_config(pipeline: &str, part: &KafkaPart, until: Option<Until>) -> KafkaSourceConfig {
+pub fn source_config(pipeline: &Pipeline, until: Option<Until>) -> KafkaSourceConfig {
+    let part = &pipeline.source;
+    let client = format!("levada-{}", pipeline.name);
     KafkaSourceConfig::new(part.brokers.join(","), part.topics.iter().map(String::as_str))
         .start_at(match part.start {
             StartFrom::Earliest => StartAt::Earliest,
@@ -66,8 +68,12 @@ pub fn source_config(pipeline: &str, part: &KafkaPart, until: Option<Until>) -> 
             None => StopAt::Never,
         })
         .isolation(Isolation::ReadCommitted)
-        .group_id(format!("levada-{pipeline}"))
-        .client_id(format!("levada-{pipeline}"))
+        .headers(match pipeline.sink.key {
+            Some(KeyFrom::Headers { .. }) => Headers::Read,
+            _ => Headers::Skip,
+        })
+        .group_id(&client)
+        .client_id(&client)
         .properties(part.properties.clone())
 }
 

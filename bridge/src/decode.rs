@@ -82,57 +82,26 @@ struct Joined {
 impl Decode {
     /// Makes a decoder for one subtask.
     pub fn new(key: Option<KeyFrom>) -> Self {
-        let key = key.map(|from| Key {
-            shape: Shape::new(from.columns().iter().map(String::as_str)),
-            from,
-        });
+        let key = key.map(|from| Key { shape: Shape::new(from.columns().iter().map(String::as_str)), from });
         let limits = JsonLimits::default();
-        Self {
-            json: JsonDecoder::new(limits),
-            key_json: JsonDecoder::new(limits),
-            key,
-            joined: None,
-        }
+        Self { json: JsonDecoder::new(limits), key_json: JsonDecoder::new(limits), key, joined: None }
     }
 
     fn change(&mut self, input: &Input<'_, ()>) -> Result<Keyed, DecodeError> {
-        let payload = input
-            .value_slice()
-            .filter(|value| !is_tombstone(value.as_bytes()));
-        let row = payload
-            .map(|payload| self.json.decode_row(&payload).map_err(DecodeError::Value))
-            .transpose()?;
+        let payload = input.value_slice().filter(|value| !is_tombstone(value.as_bytes()));
+        let row =
+            payload.map(|payload| self.json.decode_row(&payload).map_err(DecodeError::Value)).transpose()?;
         let Some(key) = &self.key else {
-            return Ok(Keyed {
-                key: None,
-                change: row.map_or(Change::Delete, Change::Upsert),
-            });
+            return Ok(Keyed { key: None, change: row.map_or(Change::Delete, Change::Upsert) });
         };
         let key_row = key.row(input, row.as_ref(), &mut self.key_json)?;
         match (row, key_row) {
-            (None, key) => Ok(Keyed {
-                key,
-                change: Change::Delete,
-            }),
-            (Some(row), Some(key))
-                if !matches!(
-                    self.key,
-                    Some(Key {
-                        from: KeyFrom::Value { .. },
-                        ..
-                    })
-                ) =>
-            {
+            (None, key) => Ok(Keyed { key, change: Change::Delete }),
+            (Some(row), Some(key)) if !matches!(self.key, Some(Key { from: KeyFrom::Value { .. }, .. })) => {
                 let row = self.join(row, &key);
-                Ok(Keyed {
-                    key: Some(key),
-                    change: Change::Upsert(row),
-                })
+                Ok(Keyed { key: Some(key), change: Change::Upsert(row) })
             }
-            (Some(row), key) => Ok(Keyed {
-                key,
-                change: Change::Upsert(row),
-            }),
+            (Some(row), key) => Ok(Keyed { key, change: Change::Upsert(row) }),
         }
     }
 
@@ -166,10 +135,7 @@ impl Joined {
             });
             places.push(place);
         }
-        Self {
-            shape: Shape::new(names),
-            places: places.into(),
-        }
+        Self { shape: Shape::new(names), places: places.into() }
     }
 }
 
@@ -183,26 +149,20 @@ impl Key {
     ) -> Result<Option<Row>, DecodeError> {
         let values = match &self.from {
             KeyFrom::Value { columns } => match row {
-                Some(row) => columns
-                    .iter()
-                    .map(|column| field(row, column, "field"))
-                    .collect::<Result<_, _>>()?,
+                Some(row) => {
+                    columns.iter().map(|column| field(row, column, "field")).collect::<Result<_, _>>()?
+                }
                 None => return Ok(None),
             },
             KeyFrom::RecordKey { columns, format } => record_key(input, columns, format, json)?,
             KeyFrom::Coordinates { .. } => {
                 let split = input.split();
                 let offset = Value::Number(Text::from(input.origin().offset.to_string()));
-                vec![
-                    Value::Text(Text::from(&*split.stream)),
-                    Value::Int(i64::from(split.index)),
-                    offset,
-                ]
+                vec![Value::Text(Text::from(&*split.stream)), Value::Int(i64::from(split.index)), offset]
             }
-            KeyFrom::Headers { columns } => columns
-                .iter()
-                .map(|column| header(input, column))
-                .collect::<Result<_, _>>()?,
+            KeyFrom::Headers { columns } => {
+                columns.iter().map(|column| header(input, column)).collect::<Result<_, _>>()?
+            }
         };
         Ok(Some(Row::new(Arc::clone(&self.shape), values)))
     }
@@ -210,11 +170,7 @@ impl Key {
 
 /// Returns a field that must have a value.
 fn field(row: &Row, column: &str, origin: &'static str) -> Result<Value, DecodeError> {
-    let missing = |state| DecodeError::NoKeyPart {
-        column: column.to_owned(),
-        origin,
-        state,
-    };
+    let missing = |state| DecodeError::NoKeyPart { column: column.to_owned(), origin, state };
     match row.get(column) {
         None => Err(missing("absent")),
         Some(Value::Null) => Err(missing("null")),
@@ -228,18 +184,13 @@ fn record_key(
     format: &KeyFormat,
     json: &mut JsonDecoder,
 ) -> Result<Vec<Value>, DecodeError> {
-    let null_key = || DecodeError::NullKey {
-        column: columns.first().cloned().unwrap_or_default(),
-    };
+    let null_key = || DecodeError::NullKey { column: columns.first().cloned().unwrap_or_default() };
     let key = input.key_slice().ok_or_else(null_key)?;
     match format {
         KeyFormat::Text => Ok(vec![text(key, || "the key".to_owned())?]),
         KeyFormat::Json => match json.decode_value(&key).map_err(DecodeError::Key)? {
             Value::Null => Err(null_key()),
-            Value::Row(row) => columns
-                .iter()
-                .map(|column| field(&row, column, "key field"))
-                .collect(),
+            Value::Row(row) => columns.iter().map(|column| field(&row, column, "key field")).collect(),
             value if columns.len() == 1 => Ok(vec![value]),
             _ => {
                 let column = columns.first().cloned().unwrap_or_default();
@@ -255,41 +206,23 @@ fn record_key(
             let parts: Vec<&str> = whole.as_str().split(delimiter.as_str()).collect();
             if parts.len() != columns.len() {
                 let (found, expected) = (parts.len(), columns.len());
-                return Err(DecodeError::KeyParts {
-                    delimiter: delimiter.clone(),
-                    found,
-                    expected,
-                });
+                return Err(DecodeError::KeyParts { delimiter: delimiter.clone(), found, expected });
             }
-            Ok(parts
-                .into_iter()
-                .map(|part| Value::Text(Text::from(part)))
-                .collect())
+            Ok(parts.into_iter().map(|part| Value::Text(Text::from(part))).collect())
         }
     }
 }
 
 /// Takes the last header of a name, as Kafka's own clients do.
 fn header(input: &Input<'_, ()>, column: &str) -> Result<Value, DecodeError> {
-    let missing = |state| DecodeError::NoKeyPart {
-        column: column.to_owned(),
-        origin: "header",
-        state,
-    };
-    let last = input
-        .headers()
-        .filter(|(name, _)| *name == column.as_bytes())
-        .last();
+    let missing = |state| DecodeError::NoKeyPart { column: column.to_owned(), origin: "header", state };
+    let last = input.headers().filter(|(name, _)| *name == column.as_bytes()).last();
     let (_, value) = last.ok_or_else(|| missing("absent"))?;
-    text(Slice::owned(value.ok_or_else(|| missing("null"))?), || {
-        format!("header {column:?}")
-    })
+    text(Slice::owned(value.ok_or_else(|| missing("null"))?), || format!("header {column:?}"))
 }
 
 fn text(slice: Slice, what: impl FnOnce() -> String) -> Result<Value, DecodeError> {
-    Text::new(slice)
-        .map(Value::Text)
-        .map_err(|_| DecodeError::NotText(what()))
+    Text::new(slice).map(Value::Text).map_err(|_| DecodeError::NotText(what()))
 }
 
 /// Tells whether a value says that there is no row: JSON cannot be empty, and its `null` is no row either.

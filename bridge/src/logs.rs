@@ -14,11 +14,7 @@ const FILTER_VARIABLE: &str = "LEVADA_LOG";
 /// Starts logging, and returns the progress bar: a hidden one where nobody would see it.
 pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
     let is_seen = is_bounded && format == LogFormat::Human && io::stderr().is_terminal();
-    let target = if is_seen {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
+    let target = if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(0), target);
     let template = "{bar:40} {percent}% {human_pos} of {human_len} offsets, {per_sec}, {eta} left";
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));

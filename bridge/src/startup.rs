@@ -11,12 +11,8 @@ pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFor
     match format {
         LogFormat::Human => eprintln!("{}", block(pipeline, &lines)),
         LogFormat::Json => {
-            let text = |name| {
-                lines
-                    .iter()
-                    .find(|(line, _)| *line == name)
-                    .map_or("", |(_, text)| text.as_str())
-            };
+            let text =
+                |name| lines.iter().find(|(line, _)| *line == name).map_or("", |(_, text)| text.as_str());
             tracing::info!(
                 pipeline = pipeline.name,
                 guarantee = text("guarantee"),
@@ -85,12 +81,7 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
         ("order", order(sink.key.as_ref())),
         (
             "commits",
-            format!(
-                "every {} rows, {} MiB or {:?}",
-                commit.max_rows,
-                commit.max_bytes >> 20,
-                commit.max_age
-            ),
+            format!("every {} rows, {} MiB or {:?}", commit.max_rows, commit.max_bytes >> 20, commit.max_age),
         ),
         (
             "uses",

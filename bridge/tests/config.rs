@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use levada::config::{ConfigErrors, KeyFormat, KeyFrom, Pipeline, StartFrom, TableMode, Tombstones, Unit, load, parse};
+use levada::config::{
+    ConfigErrors, KeyFormat, KeyFrom, Pipeline, StartFrom, TableMode, Tombstones, Unit, load, parse,
+};
 
 fn read(text: &str) -> Result<Pipeline, ConfigErrors> {
     parse(Path::new("p.yaml"), text)
@@ -71,7 +73,10 @@ fn defaults_are_those_of_the_readme() {
     assert_eq!((pipeline.sink.mode, pipeline.sink.tombstones), (TableMode::Upsert, Tombstones::Ignore));
     assert_eq!((pipeline.parallelism, pipeline.memory), (1, 256 << 20));
     let commit = pipeline.commit;
-    assert_eq!((commit.max_rows, commit.max_bytes, commit.max_age), (10_000, 16 << 20, Duration::from_millis(200)));
+    assert_eq!(
+        (commit.max_rows, commit.max_bytes, commit.max_age),
+        (10_000, 16 << 20, Duration::from_millis(200))
+    );
 }
 
 /// [BRG-01] all errors at once, in the order of the lines, each with file, line, field and what was expected.
@@ -137,7 +142,11 @@ fn contradictions_are_told() {
 fn what_is_no_pipeline_file_is_told() {
     assert!(mistakes("a: [").concat().contains("not valid YAML"));
     assert!(mistakes("").concat().contains("the file is empty"));
-    assert!(mistakes("name: a\nname: b\n").concat().contains("p.yaml:2: name: set twice; the first time in line 1"));
+    assert!(
+        mistakes("name: a\nname: b\n")
+            .concat()
+            .contains("p.yaml:2: name: set twice; the first time in line 1")
+    );
     assert!(mistakes("name: a\n---\nname: b\n").concat().contains("one file is one pipeline"));
     assert!(mistakes("just text").concat().contains("expected a section, found a single value"));
     let missing = load(Path::new("/no/such/file.yaml")).expect_err("no file");

@@ -121,7 +121,9 @@ fn key_comes_from_headers() {
     let keyed = decode(from(), &record(None, Some("{}"), &headers)).expect("a change");
     assert_eq!(key_of(&keyed), "h=2 g=x");
     assert!(refusal(from(), &record(None, Some("{}"), &headers[..1])).contains("header is absent"));
-    assert!(refusal(from(), &record(None, Some("{}"), &[(b"h", None), (b"g", None)])).contains("header is null"));
+    assert!(
+        refusal(from(), &record(None, Some("{}"), &[(b"h", None), (b"g", None)])).contains("header is null")
+    );
 }
 
 /// [PGS-12]
@@ -141,7 +143,8 @@ fn missing_key_is_refused() {
 #[test]
 fn absent_empty_and_null_values_are_tombstones() {
     for value in [None, Some(""), Some(" null\n")] {
-        let keyed = decode(record_key(&["id"], KeyFormat::Text), &record(Some("k"), value, &[])).expect("a change");
+        let keyed =
+            decode(record_key(&["id"], KeyFormat::Text), &record(Some("k"), value, &[])).expect("a change");
         assert_eq!((key_of(&keyed), row_of(&keyed)), ("id=k".to_owned(), "deleted".to_owned()));
     }
     let by_value = KeyFrom::Value { columns: columns(&["id"]) };

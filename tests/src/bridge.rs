@@ -64,7 +64,8 @@ impl BridgeCommand {
     pub fn start(mut self) -> Bridge {
         let log = File::create(self.folder.path().join("log")).expect("a log file");
         let out = File::create(self.folder.path().join("out")).expect("an output file");
-        let child = self.command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the bridge starts");
+        let child =
+            self.command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the bridge starts");
         Bridge { child, status: None, folder: self.folder }
     }
 
@@ -137,8 +138,13 @@ impl Bridge {
     /// Waits for a line of the log that holds `text`.
     #[track_caller]
     pub fn wait_for_log(&mut self, text: &str) {
-        let found = wait_until(PATIENCE, "a line of the log", || self.log().contains(text) || self.has_ended());
-        assert!(found.is_ok() && self.log().contains(text), "no {text:?} in the bridge's log:\n{}", self.log());
+        let found =
+            wait_until(PATIENCE, "a line of the log", || self.log().contains(text) || self.has_ended());
+        assert!(
+            found.is_ok() && self.log().contains(text),
+            "no {text:?} in the bridge's log:\n{}",
+            self.log()
+        );
     }
 
     /// Waits until a signal has stopped it.

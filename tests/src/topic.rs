@@ -48,7 +48,8 @@ impl Topic {
         let admin: AdminClient<DefaultClientContext> =
             ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client");
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
-        let created = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
+        let created =
+            runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
         created.into_iter().for_each(|outcome| drop(outcome.expect("the topic is created")));
         let producer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
@@ -86,6 +87,10 @@ impl Topic {
     /// Panics if it does not take one.
     pub fn flush(&self) {
         self.producer.flush(Duration::from_secs(60)).expect("the broker takes the records");
-        assert_eq!(self.producer.context().0.load(Ordering::Relaxed), 0, "records that the broker did not take");
+        assert_eq!(
+            self.producer.context().0.load(Ordering::Relaxed),
+            0,
+            "records that the broker did not take"
+        );
     }
 }

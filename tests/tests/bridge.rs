@@ -62,7 +62,8 @@ fn a_month_of_real_flights_equals_an_independent_count() {
         setting.topic.send(None, Some(&flight.key), Some(&flight.value));
     }
     setting.topic.flush();
-    let table = std::fs::read_to_string(Path::new(ROOT).join("examples/quickstart/flights.sql")).expect("SQL");
+    let table =
+        std::fs::read_to_string(Path::new(ROOT).join("examples/quickstart/flights.sql")).expect("SQL");
     setting.sql(&table);
     let pipeline = setting
         .pipeline("key: {from: value, columns: [carrier, flight, origin, flight_date]}", "parallelism: 2")
@@ -70,7 +71,8 @@ fn a_month_of_real_flights_equals_an_independent_count() {
     let finished = BridgeCommand::new(LEVADA, &pipeline).until_now().run().expect_code(0);
     assert_eq!(finished.out, "balance: 27004 read = 27004 written\n");
 
-    let oracle = Command::new("python3").arg(Path::new(ROOT).join("tests/oracle/flights.py")).arg(&file).output();
+    let oracle =
+        Command::new("python3").arg(Path::new(ROOT).join("tests/oracle/flights.py")).arg(&file).output();
     let expected = String::from_utf8(oracle.expect("python3").stdout).expect("text");
     let sql = std::fs::read_to_string(Path::new(ROOT).join("tests/oracle/flights.sql")).expect("SQL");
     assert_eq!(setting.sql(&sql), expected.trim());
@@ -91,7 +93,8 @@ fn repeated_keys_of_an_interval_coalesce_and_the_balance_says_so() {
         setting.topic.send(Some(0), Some(&flight.key), Some(&flight.value));
     }
     setting.topic.flush();
-    let table = std::fs::read_to_string(Path::new(ROOT).join("examples/quickstart/flights.sql")).expect("SQL");
+    let table =
+        std::fs::read_to_string(Path::new(ROOT).join("examples/quickstart/flights.sql")).expect("SQL");
     setting.sql(&table);
     let pipeline = setting
         .pipeline(
@@ -132,7 +135,11 @@ fn key_without_a_unique_index_is_one_clear_message() {
     let setting = Setting::new(1);
     setting.sql("CREATE TABLE t (id int, n int); CREATE UNIQUE INDEX by_n ON t (n)");
     let finished = BridgeCommand::new(LEVADA, &setting.pipeline(BY_ID, "")).until_now().run().expect_code(3);
-    assert!(finished.log.contains("by_n") && finished.log.contains("create unique index"), "{}", finished.log);
+    assert!(
+        finished.log.contains("by_n") && finished.log.contains("create unique index"),
+        "{}",
+        finished.log
+    );
 }
 
 /// [SRC-02]
@@ -142,7 +149,11 @@ fn missing_topic_is_one_clear_message() {
     setting.sql("CREATE TABLE t (id int PRIMARY KEY, n int)");
     let pipeline = setting.pipeline(BY_ID, "").replace(&setting.topic.name, "no-such-topic");
     let finished = BridgeCommand::new(LEVADA, &pipeline).until_now().run().expect_code(3);
-    assert!(finished.log.contains("no-such-topic") && finished.log.contains("does not exist"), "{}", finished.log);
+    assert!(
+        finished.log.contains("no-such-topic") && finished.log.contains("does not exist"),
+        "{}",
+        finished.log
+    );
 }
 
 /// [PGS-38] a password never shows, be it right or wrong.
@@ -221,7 +232,8 @@ fn tombstones_delete_by_a_delimited_record_key() {
         setting.topic.send(None, Some(key), value);
     }
     setting.topic.flush();
-    let sink = "key: {from: record_key, format: delimited, delimiter: '|', columns: [a, b]}\ntombstones: delete";
+    let sink =
+        "key: {from: record_key, format: delimited, delimiter: '|', columns: [a, b]}\ntombstones: delete";
     let finished = BridgeCommand::new(LEVADA, &setting.pipeline(sink, "")).until_now().run().expect_code(0);
     assert_eq!(setting.sql("SELECT string_agg(concat(a, b, n), ' ' ORDER BY n) FROM t"), "x22 y13");
     // x|1 and x|01 are one key to an int column: the deletion replaces the insert of the same interval.
@@ -249,10 +261,13 @@ fn start_up_block_states_guarantee_topics_table_and_positions() {
     setting.send_numbers(0..10);
     let pipeline = setting.pipeline(BY_ID, "");
     let human = BridgeCommand::new(LEVADA, &pipeline).until_now().run().expect_code(0).log;
-    for text in ["exactly once", "levada.positions", &setting.topic.name, "upsert by (id)", "claimed", "position=0"] {
+    for text in
+        ["exactly once", "levada.positions", &setting.topic.name, "upsert by (id)", "claimed", "position=0"]
+    {
         assert!(human.contains(text), "no {text:?} in\n{human}");
     }
-    let json = BridgeCommand::new(LEVADA, &pipeline).until_now().arg("--log-format=json").run().expect_code(0).log;
+    let json =
+        BridgeCommand::new(LEVADA, &pipeline).until_now().arg("--log-format=json").run().expect_code(0).log;
     let mut lines = json.lines();
     assert!(lines.all(|line| line.starts_with('{') && line.ends_with('}')), "{json}");
     assert!(json.contains("\"guarantee\":\"exactly once"), "{json}");

@@ -58,7 +58,8 @@ struct Outage {
 #[ignore = "takes LEVADA_CRASH_SECONDS; ./check runs it"]
 fn killed_bridge_writes_every_record_exactly_once() {
     let seconds: u64 = env::var("LEVADA_CRASH_SECONDS").map_or(30, |text| text.parse().expect("seconds"));
-    let seed: u64 = env::var("LEVADA_SEED").map_or_else(|_| rand::random(), |text| text.parse().expect("a seed"));
+    let seed: u64 =
+        env::var("LEVADA_SEED").map_or_else(|_| rand::random(), |text| text.parse().expect("a seed"));
     println!("crash loop of {seconds} s, LEVADA_SEED={seed}");
 
     let kafka = Kafka::shared().expect("Kafka");
@@ -95,7 +96,12 @@ fn killed_bridge_writes_every_record_exactly_once() {
     });
 
     for (name, kills) in ["upsert", "insert"].iter().zip(&kills) {
-        println!("{name}: {} kills, {} at random, by fail point {:?}", kills.total(), kills.at_random, kills.at_fail_points);
+        println!(
+            "{name}: {} kills, {} at random, by fail point {:?}",
+            kills.total(),
+            kills.at_random,
+            kills.at_fail_points
+        );
     }
     let total: u32 = kills.iter().map(Kills::total).sum();
     println!("{total} kills in all, LEVADA_SEED={seed}");
@@ -120,7 +126,10 @@ fn killed_bridge_writes_every_record_exactly_once() {
 
     assert!(total >= 30, "at least 30 kills");
     for point in ALWAYS_PASSED.iter().chain([&WHEN_POSTGRES_IS_AWAY]) {
-        assert!(kills.iter().any(|kills| kills.at_fail_points.contains_key(*point)), "nobody was killed at {point}");
+        assert!(
+            kills.iter().any(|kills| kills.at_fail_points.contains_key(*point)),
+            "nobody was killed at {point}"
+        );
     }
 }
 
@@ -158,7 +167,11 @@ fn produce(topic: &Topic, lasting: Duration) {
         }
         let key = (n % KEYS).to_string();
         let value = format!("{{\"n\":{n}}}");
-        topic.send(Some((n % PARTITIONS) as i32), Some(&key), Some(&value).filter(|_| !is_deletion(n)).map(|v| &**v));
+        topic.send(
+            Some((n % PARTITIONS) as i32),
+            Some(&key),
+            Some(&value).filter(|_| !is_deletion(n)).map(|v| &**v),
+        );
     }
     topic.flush();
 }
@@ -166,9 +179,11 @@ fn produce(topic: &Topic, lasting: Duration) {
 /// Stops Postgres immediately in the middle of the loop, when a bridge waits for it, and starts it again after a while.
 fn stop_postgres_once(postgres: &Postgres, outage: &Outage, end: Instant, seconds: u64) {
     let middle = end - Duration::from_secs(seconds / 2);
-    wait_until(Duration::from_secs(seconds), "the middle of the loop", || Instant::now() >= middle).expect("time passes");
+    wait_until(Duration::from_secs(seconds), "the middle of the loop", || Instant::now() >= middle)
+        .expect("time passes");
     outage.is_due.store(true, Ordering::SeqCst);
-    wait_until(PATIENCE, "a bridge that waits for the outage", || outage.is_awaited.load(Ordering::SeqCst)).expect("one");
+    wait_until(PATIENCE, "a bridge that waits for the outage", || outage.is_awaited.load(Ordering::SeqCst))
+        .expect("one");
     postgres.stop_immediate().expect("Postgres stops");
     let away = Instant::now();
     wait_until(PATIENCE, "a while", || away.elapsed() > Duration::from_secs(3)).expect("time passes");
@@ -194,7 +209,8 @@ fn kill_again_and_again(pipeline: &str, outage: &Outage, seed: u64, end: Instant
             Some(_) => Duration::from_secs(10),
             None => Duration::from_millis(random.random_range(50..2500)),
         };
-        let count = point.map_or(0, |point| if point.starts_with("pg::claim") { 1 } else { random.random_range(1..20) });
+        let count = point
+            .map_or(0, |point| if point.starts_with("pg::claim") { 1 } else { random.random_range(1..20) });
         let mut command = BridgeCommand::new(LEVADA, pipeline);
         if let Some(point) = point {
             command = command.env("LEVADA_TEST_KILL_AT", &format!("{point}:{count}"));
@@ -205,7 +221,11 @@ fn kill_again_and_again(pipeline: &str, outage: &Outage, seed: u64, end: Instant
         let finished = bridge.finish();
         match point.filter(|_| has_ended) {
             Some(point) => {
-                assert_eq!(finished.code, None, "killed at {point}, and not ended by itself:\n{}", finished.log);
+                assert_eq!(
+                    finished.code, None,
+                    "killed at {point}, and not ended by itself:\n{}",
+                    finished.log
+                );
                 *kills.at_fail_points.entry(point.to_owned()).or_default() += 1;
             }
             None => {

@@ -15,7 +15,10 @@ fn table() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     let (_, after) = readme.split_once("<!-- arrows -->").expect("the README marks its table of arrows");
     let names = |cell: &str| -> BTreeSet<String> {
-        cell.split(',').map(|name| name.trim().trim_matches('`').to_owned()).filter(|name| name != "–").collect()
+        cell.split(',')
+            .map(|name| name.trim().trim_matches('`').to_owned())
+            .filter(|name| name != "–")
+            .collect()
     };
     after
         .lines()
@@ -37,13 +40,15 @@ fn every_arrow_between_rooms_is_in_the_readme() {
         .exec()
         .expect("cargo metadata");
     let table = table();
-    let members: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    let members: BTreeSet<String> =
+        metadata.packages.iter().map(|package| package.name.to_string()).collect();
     assert_eq!(members, table.keys().cloned().collect(), "rooms of the workspace and of the README's table");
 
     for package in &metadata.packages {
         let arrows = |is_test: bool| -> BTreeSet<String> {
             let of_kind = package.dependencies.iter().filter(|dependency| {
-                (dependency.kind == DependencyKind::Development) == is_test && members.contains(&dependency.name)
+                (dependency.kind == DependencyKind::Development) == is_test
+                    && members.contains(&dependency.name)
             });
             of_kind.map(|dependency| dependency.name.clone()).collect()
         };

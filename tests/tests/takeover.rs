@@ -131,8 +131,15 @@ fn owner_that_wakes_after_a_takeover_is_refused() {
 /// The same with the compare-and-set switched off: what it protects from.
 #[test]
 fn without_the_compare_and_set_rows_double() {
-    let (setting, mut first, second) = stopped_before_its_transaction("pg::commit::without_compare_and_set=return");
+    let (setting, mut first, second) =
+        stopped_before_its_transaction("pg::commit::without_compare_and_set=return");
     let is_doubled = || setting.rows() == "3000|2000";
     let doubled = wait_until(PATIENCE, "doubled rows", || is_doubled() || first.has_ended());
-    assert!(doubled.is_ok() && is_doubled(), "rows: {}\nfirst:\n{}\nsecond:\n{}", setting.rows(), first.log(), second.log());
+    assert!(
+        doubled.is_ok() && is_doubled(),
+        "rows: {}\nfirst:\n{}\nsecond:\n{}",
+        setting.rows(),
+        first.log(),
+        second.log()
+    );
 }

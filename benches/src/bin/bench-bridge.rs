@@ -12,8 +12,8 @@ use levada::config::{self, Pipeline};
 use levada_benches::{load, measure};
 use levada_core::batch::RawRecord;
 use levada_core::{
-    Assignment, AtomicSink, Batch, BatchBuilder, Change, Keyed, Position, Positions, Record, Row, Shape, Sink,
-    SinkContext, SplitId, SplitStart, StreamId, StreamStart,
+    Assignment, AtomicSink, Batch, BatchBuilder, Change, Keyed, Position, Positions, Record, Row, Shape,
+    Sink, SinkContext, SplitId, SplitStart, StreamId, StreamStart,
 };
 use levada_formats::json::{JsonDecoder, JsonLimits};
 use levada_postgres::sink::PostgresSink;
@@ -59,14 +59,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(), Box<dyn Error>> {
     let kafka = Kafka::builder().for_throughput().heap("1g").start()?;
     // As a server is run, not as a test is: a commit waits for the disk.
-    let settings = [("fsync", "on"), ("synchronous_commit", "on"), ("max_wal_size", "8GB"), ("shared_buffers", "1GB")];
-    let builder = settings.iter().fold(Postgres::builder(), |builder, (name, value)| builder.setting(*name, *value));
+    let settings =
+        [("fsync", "on"), ("synchronous_commit", "on"), ("max_wal_size", "8GB"), ("shared_buffers", "1GB")];
+    let builder =
+        settings.iter().fold(Postgres::builder(), |builder, (name, value)| builder.setting(*name, *value));
     let postgres = builder.start()?;
     runtime.block_on(load::fill(kafka.bootstrap(), "one", 1, arguments.rows))?;
     runtime.block_on(load::fill(kafka.bootstrap(), "four", 4, arguments.rows))?;
 
     let rows = arguments.rows.to_string();
-    let passed_on = ["--rows", &rows, "--brokers", kafka.bootstrap(), "--postgres", postgres.url()].map(str::to_owned);
+    let passed_on =
+        ["--rows", &rows, "--brokers", kafka.bootstrap(), "--postgres", postgres.url()].map(str::to_owned);
     let runs = measure::alternate(&["one", "memory"], arguments.rounds, &passed_on)?;
     let servers = || (measure::cpu_of_tree(kafka.pid()), measure::cpu_of_tree(postgres.pid()));
     let before = servers();

@@ -1,4 +1,5 @@
-//! Our source against a tuned bare poll loop with the same client settings, both summing payload bytes.
+//! Our source against a tuned bare poll loop with the same client settings, both summing payload bytes and looking at no
+//! headers.
 //!
 //! One partition of 1 M rows of about 200 bytes, read again and again for at least 10 s a run.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clap::Parser;
 use levada_benches::{load, measure};
 use levada_core::{BatchBuilder, Budget, Polled, Position, Source, SourceContext, SplitId};
-use levada_kafka::source::{KafkaSource, KafkaSourceConfig};
+use levada_kafka::source::{Headers, KafkaSource, KafkaSourceConfig};
 use levada_testcontainers::Kafka;
 use measure::{Run, Stopwatch};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -50,8 +51,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let kafka = Kafka::builder().for_throughput().heap("1g").start()?;
     runtime.block_on(load::fill(kafka.bootstrap(), TOPIC, 1, arguments.rows))?;
-    let passed_on = ["--rows", &arguments.rows.to_string(), "--seconds", &arguments.seconds.to_string(), "--brokers", kafka.bootstrap()]
-        .map(str::to_owned);
+    let passed_on = [
+        "--rows",
+        &arguments.rows.to_string(),
+        "--seconds",
+        &arguments.seconds.to_string(),
+        "--brokers",
+        kafka.bootstrap(),
+    ]
+    .map(str::to_owned);
     let runs = measure::alternate(&["levada", "bare"], arguments.rounds, &passed_on)?;
     let ratio = measure::median(&runs["levada"], Run::rate) / measure::median(&runs["bare"], Run::rate);
     println!(
@@ -67,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn levada(brokers: &str, arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
-    let mut source = KafkaSource::new(KafkaSourceConfig::new(brokers, [TOPIC]))?;
+    let mut source = KafkaSource::new(KafkaSourceConfig::new(brokers, [TOPIC]).headers(Headers::Skip))?;
     source.open(SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(BUDGET) }).await?;
     let split = SplitId::new(TOPIC, 0);
     let mut watch = None;

@@ -22,11 +22,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(line: usize, field: &str, message: String) -> Self {
-        Self {
-            line,
-            field: field.to_owned(),
-            message,
-        }
+        Self { line, field: field.to_owned(), message }
     }
 }
 
@@ -92,13 +88,7 @@ pub(crate) struct Field<'a> {
 
 impl<'a> Section<'a> {
     pub(crate) fn root(node: &'a Node, errors: &'a Errors) -> Option<Self> {
-        Field {
-            path: String::new(),
-            line: node.line,
-            node,
-            errors,
-        }
-        .section()
+        Field { path: String::new(), line: node.line, node, errors }.section()
     }
 
     /// Returns a field if it is there and not null.
@@ -114,61 +104,43 @@ impl<'a> Section<'a> {
         let field = self.optional(name);
         if field.is_none() {
             let message = format!("missing; expected {expected}");
-            self.errors
-                .push(ConfigError::new(self.line, &self.join(name), message));
+            self.errors.push(ConfigError::new(self.line, &self.join(name), message));
         }
         field
     }
 
     /// Walks through all fields, of whatever name: for sections whose keys the user chooses.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
-        self.entries
-            .iter()
-            .map(|entry| (entry.key.as_str(), self.field(entry)))
+        self.entries.iter().map(|entry| (entry.key.as_str(), self.field(entry)))
     }
 
     /// Reports the fields that nobody asked for.
     pub(crate) fn finish(self) {
         let known = self.known.borrow();
-        for entry in self
-            .entries
-            .iter()
-            .filter(|entry| !known.contains(&entry.key.as_str()))
-        {
+        for entry in self.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
             let nearest = known.iter().min_by_key(|name| distance(name, &entry.key));
             let hint = nearest.filter(|name| distance(name, &entry.key) <= 2);
             let message = match hint {
                 Some(hint) => format!("unknown field; did you mean {hint:?}?"),
                 None => format!("unknown field; expected one of {}", known.join(", ")),
             };
-            self.errors
-                .push(ConfigError::new(entry.line, &self.join(&entry.key), message));
+            self.errors.push(ConfigError::new(entry.line, &self.join(&entry.key), message));
         }
     }
 
     fn field(&self, entry: &'a Entry) -> Field<'a> {
-        Field {
-            path: self.join(&entry.key),
-            line: entry.line,
-            node: &entry.value,
-            errors: self.errors,
-        }
+        Field { path: self.join(&entry.key), line: entry.line, node: &entry.value, errors: self.errors }
     }
 
     fn join(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 }
 
 impl<'a> Field<'a> {
     /// Reports an error at this field.
     pub(crate) fn error(&self, message: impl Into<String>) {
-        self.errors
-            .push(ConfigError::new(self.line, &self.path, message.into()));
+        self.errors.push(ConfigError::new(self.line, &self.path, message.into()));
     }
 
     /// Reads a section.
@@ -178,13 +150,7 @@ impl<'a> Field<'a> {
             return None;
         };
         let known = RefCell::default();
-        Some(Section {
-            path: self.path.clone(),
-            line: self.line,
-            entries,
-            known,
-            errors: self.errors,
-        })
+        Some(Section { path: self.path.clone(), line: self.line, entries, known, errors: self.errors })
     }
 
     /// Reads text, with variables and files put in.
@@ -215,13 +181,8 @@ impl<'a> Field<'a> {
             self.error("must name at least one");
         }
         let item = |(number, node): (usize, &'a Node)| {
-            Field {
-                path: format!("{}[{number}]", self.path),
-                line: node.line,
-                node,
-                errors: self.errors,
-            }
-            .name()
+            Field { path: format!("{}[{number}]", self.path), line: node.line, node, errors: self.errors }
+                .name()
         };
         items.iter().enumerate().map(item).collect()
     }
@@ -229,10 +190,7 @@ impl<'a> Field<'a> {
     /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Option<T> {
         let text = self.text()?;
-        let chosen = choices
-            .iter()
-            .find(|(word, _)| *word == text)
-            .map(|(_, value)| *value);
+        let chosen = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if chosen.is_none() {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
             self.error(format!("{text:?} is not one of {}", words.join(", ")));
@@ -260,14 +218,9 @@ impl<'a> Field<'a> {
     /// Reads a duration such as `200ms`, `5s` or `10min`.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let text = self.text()?;
-        let duration = with_unit(
-            &text,
-            &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)],
-        );
+        let duration = with_unit(&text, &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)]);
         if duration.is_none() {
-            self.error(format!(
-                "{text:?} is not a duration such as 200ms, 5s, 10min or 1h"
-            ));
+            self.error(format!("{text:?} is not a duration such as 200ms, 5s, 10min or 1h"));
         }
         duration.map(Duration::from_millis)
     }
@@ -275,10 +228,7 @@ impl<'a> Field<'a> {
     /// Reads a size such as `16MiB`.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let text = self.text()?;
-        let bytes = with_unit(
-            &text,
-            &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)],
-        );
+        let bytes = with_unit(&text, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)]);
         if bytes.is_none() {
             self.error(format!("{text:?} is not a size such as 512KiB, 16MiB or 1GiB"));
         }

@@ -18,9 +18,7 @@ pub(crate) fn interpolate(text: &str) -> Result<String, String> {
             continue;
         }
         out.push_str(before);
-        let end = after
-            .find('}')
-            .ok_or("\"${\" without a closing \"}\"; write \"$${\" for a literal one")?;
+        let end = after.find('}').ok_or("\"${\" without a closing \"}\"; write \"$${\" for a literal one")?;
         out.push_str(&resolve(&after[..end])?);
         rest = &after[end + 1..];
     }
@@ -42,9 +40,9 @@ fn resolve(reference: &str) -> Result<String, String> {
     match (env::var(name), default) {
         (Ok(value), _) => Ok(value),
         (Err(_), Some(default)) => Ok(default.to_owned()),
-        (Err(_), None) => Err(format!(
-            "environment variable {name:?} is not set; \"${{{name}:-default}}\" gives a default"
-        )),
+        (Err(_), None) => {
+            Err(format!("environment variable {name:?} is not set; \"${{{name}:-default}}\" gives a default"))
+        }
     }
 }
 
@@ -66,10 +64,6 @@ mod tests {
         let error = interpolate("${LEVADA_NOT_SET}").expect_err("not set");
         assert!(error.contains("LEVADA_NOT_SET"), "{error}");
         assert!(interpolate("${LEVADA").is_err());
-        assert!(
-            interpolate("${file:/nowhere/at/all}")
-                .expect_err("no file")
-                .contains("/nowhere/at/all")
-        );
+        assert!(interpolate("${file:/nowhere/at/all}").expect_err("no file").contains("/nowhere/at/all"));
     }
 }

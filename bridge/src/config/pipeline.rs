@@ -187,10 +187,7 @@ pub fn load(file: &Path) -> Result<Pipeline, ConfigErrors> {
         Ok(text) => parse(file, &text),
         Err(error) => {
             let error = ConfigError::new(1, "", format!("cannot read the file: {error}"));
-            Err(ConfigErrors {
-                file: file.to_owned(),
-                errors: vec![error],
-            })
+            Err(ConfigErrors { file: file.to_owned(), errors: vec![error] })
         }
     }
 }
@@ -202,40 +199,24 @@ pub fn load(file: &Path) -> Result<Pipeline, ConfigErrors> {
 pub fn parse(file: &Path, text: &str) -> Result<Pipeline, ConfigErrors> {
     let errors = Errors::default();
     let node = yaml::parse(text, &errors);
-    let pipeline = node
-        .as_ref()
-        .and_then(|node| pipeline(Section::root(node, &errors)?));
+    let pipeline = node.as_ref().and_then(|node| pipeline(Section::root(node, &errors)?));
     drop(node);
     let errors = errors.into_sorted();
     match pipeline {
         Some(pipeline) if errors.is_empty() => Ok(pipeline),
-        _ => Err(ConfigErrors {
-            file: file.to_owned(),
-            errors,
-        }),
+        _ => Err(ConfigErrors { file: file.to_owned(), errors }),
     }
 }
 
 fn pipeline(root: Section<'_>) -> Option<Pipeline> {
     // Every part is read before any `?`, so that one error does not hide the others.
-    let name = root
-        .required("name", "the pipeline's name")
-        .and_then(|field| field.name());
-    let source = root
-        .required("source", "a section with \"kafka\"")
-        .and_then(|field| source(&field));
-    let sink = root
-        .required("sink", "a section with \"postgres\"")
-        .and_then(|field| sink(&field));
-    let parallelism = root
-        .optional("parallelism")
-        .map_or(Some(1), |field| field.number(1));
-    let memory = root
-        .optional("memory")
-        .map_or(Some(256 << 20), |field| field.bytes());
-    let commit = root
-        .optional("commit")
-        .map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
+    let name = root.required("name", "the pipeline's name").and_then(|field| field.name());
+    let source = root.required("source", "a section with \"kafka\"").and_then(|field| source(&field));
+    let sink = root.required("sink", "a section with \"postgres\"").and_then(|field| sink(&field));
+    let parallelism = root.optional("parallelism").map_or(Some(1), |field| field.number(1));
+    let memory = root.optional("memory").map_or(Some(256 << 20), |field| field.bytes());
+    let commit =
+        root.optional("commit").map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
     root.finish();
     Some(Pipeline {
         name: name?,
@@ -249,39 +230,23 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
 
 fn source(field: &Field<'_>) -> Option<KafkaPart> {
     let section = field.section()?;
-    let kafka = section
-        .required("kafka", "a section")
-        .and_then(|field| kafka(&field));
+    let kafka = section.required("kafka", "a section").and_then(|field| kafka(&field));
     section.finish();
     kafka
 }
 
 fn kafka(field: &Field<'_>) -> Option<KafkaPart> {
     let section = field.section()?;
-    let brokers = section
-        .required("brokers", "one or more host:port")
-        .and_then(|field| field.names());
-    let topics = section
-        .required("topics", "one or more topics")
-        .and_then(|field| field.names());
+    let brokers = section.required("brokers", "one or more host:port").and_then(|field| field.names());
+    let topics = section.required("topics", "one or more topics").and_then(|field| field.names());
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
-    let start = section
-        .optional("start")
-        .map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
-    let format = section
-        .required("format", "json")
-        .and_then(|field| field.choice(&[("json", ())]));
-    let properties = section
-        .optional("properties")
-        .map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
+    let start = section.optional("start").map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
+    let format = section.required("format", "json").and_then(|field| field.choice(&[("json", ())]));
+    let properties =
+        section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
     section.finish();
     format?;
-    Some(KafkaPart {
-        brokers: brokers?,
-        topics: topics?,
-        start: start?,
-        properties: properties?,
-    })
+    Some(KafkaPart { brokers: brokers?, topics: topics?, start: start?, properties: properties? })
 }
 
 fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
@@ -293,47 +258,33 @@ fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
 
 fn sink(field: &Field<'_>) -> Option<PostgresPart> {
     let section = field.section()?;
-    let postgres = section
-        .required("postgres", "a section")
-        .and_then(|field| postgres(&field));
+    let postgres = section.required("postgres", "a section").and_then(|field| postgres(&field));
     section.finish();
     postgres
 }
 
 fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
     let section = field.section()?;
-    let url = section
-        .required("url", "postgres://user:password@host:port/database")
-        .and_then(|field| field.name());
-    let table = section
-        .required("table", "a table")
-        .and_then(|field| field.name());
+    let url =
+        section.required("url", "postgres://user:password@host:port/database").and_then(|field| field.name());
+    let table = section.required("table", "a table").and_then(|field| field.name());
     let modes = [("upsert", TableMode::Upsert), ("insert", TableMode::Insert)];
-    let mode = section
-        .optional("mode")
-        .map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
+    let mode = section.optional("mode").map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
     let key_field = section.optional("key");
     let key = key_field.as_ref().map(key);
     let policies = [("ignore", Tombstones::Ignore), ("delete", Tombstones::Delete)];
     let tombstones_field = section.optional("tombstones");
-    let tombstones = tombstones_field
-        .as_ref()
-        .map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
+    let tombstones =
+        tombstones_field.as_ref().map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
     let schema = section.optional("schema").map(|field| field.name());
-    let columns = section
-        .optional("columns")
-        .map_or_else(|| Some(BTreeMap::new()), |field| columns(&field));
-    let statement_timeout = section
-        .optional("statement_timeout")
-        .map(|field| field.duration());
+    let columns = section.optional("columns").map_or_else(|| Some(BTreeMap::new()), |field| columns(&field));
+    let statement_timeout = section.optional("statement_timeout").map(|field| field.duration());
     let lock_timeout = section.optional("lock_timeout").map(|field| field.duration());
 
     if mode == Some(TableMode::Upsert) && key_field.is_none() {
         field.error("upsert needs \"key\": the columns that make a row the same row");
     }
-    let deletes = tombstones_field
-        .as_ref()
-        .filter(|_| tombstones == Some(Tombstones::Delete));
+    let deletes = tombstones_field.as_ref().filter(|_| tombstones == Some(Tombstones::Delete));
     if let Some(field) = deletes.filter(|_| mode == Some(TableMode::Insert)) {
         field.error("\"delete\" needs \"mode: upsert\": plain inserts have no row to delete");
     }
@@ -379,13 +330,9 @@ fn key(field: &Field<'_>) -> Option<KeyFrom> {
         .and_then(|f| f.choice(&origins));
     let columns = if from == Some(From::Coordinates) {
         let defaults = ["kafka_topic", "kafka_partition", "kafka_offset"].map(str::to_owned);
-        section
-            .optional("columns")
-            .map_or_else(|| Some(defaults.to_vec()), |field| field.names())
+        section.optional("columns").map_or_else(|| Some(defaults.to_vec()), |field| field.names())
     } else {
-        section
-            .required("columns", "the key's columns")
-            .and_then(|field| field.names())
+        section.required("columns", "the key's columns").and_then(|field| field.names())
     };
     let format = match from {
         Some(From::RecordKey) => key_format(&section),
@@ -431,31 +378,15 @@ fn key_format(section: &Section<'_>) -> Option<KeyFormat> {
 }
 
 fn columns(field: &Field<'_>) -> Option<BTreeMap<String, ColumnPart>> {
-    let words = [
-        ("s", Unit::Seconds),
-        ("ms", Unit::Millis),
-        ("us", Unit::Micros),
-        ("ns", Unit::Nanos),
-    ];
+    let words = [("s", Unit::Seconds), ("ms", Unit::Millis), ("us", Unit::Micros), ("ns", Unit::Nanos)];
     let read = |(name, field): (&str, Field<'_>)| {
         let section = field.section()?;
         let unit = section.optional("unit").map(|field| field.choice(&words));
-        let assume_utc = section
-            .optional("assume_utc")
-            .map_or(Some(false), |field| field.flag());
-        let json_string = section
-            .optional("text_is_json_string")
-            .map_or(Some(false), |field| field.flag());
+        let assume_utc = section.optional("assume_utc").map_or(Some(false), |field| field.flag());
+        let json_string = section.optional("text_is_json_string").map_or(Some(false), |field| field.flag());
         section.finish();
         let (assume_utc, text_is_json_string) = (assume_utc?, json_string?);
-        Some((
-            name.to_owned(),
-            ColumnPart {
-                unit: unit.flatten(),
-                assume_utc,
-                text_is_json_string,
-            },
-        ))
+        Some((name.to_owned(), ColumnPart { unit: unit.flatten(), assume_utc, text_is_json_string }))
     };
     let entries: Vec<_> = field.section()?.all().map(read).collect();
     entries.into_iter().collect()
@@ -464,20 +395,9 @@ fn columns(field: &Field<'_>) -> Option<BTreeMap<String, ColumnPart>> {
 fn commit(field: &Field<'_>) -> Option<CommitPolicy> {
     let section = field.section()?;
     let defaults = CommitPolicy::default();
-    let max_rows = section
-        .optional("rows")
-        .map_or(Some(defaults.max_rows), |field| field.number(1));
-    let max_bytes = section
-        .optional("bytes")
-        .map_or(Some(defaults.max_bytes), |field| field.bytes());
-    let max_age = section
-        .optional("age")
-        .map_or(Some(defaults.max_age), |field| field.duration());
+    let max_rows = section.optional("rows").map_or(Some(defaults.max_rows), |field| field.number(1));
+    let max_bytes = section.optional("bytes").map_or(Some(defaults.max_bytes), |field| field.bytes());
+    let max_age = section.optional("age").map_or(Some(defaults.max_age), |field| field.duration());
     section.finish();
-    Some(CommitPolicy {
-        max_rows: max_rows?,
-        max_bytes: max_bytes?,
-        max_age: max_age?,
-        ..defaults
-    })
+    Some(CommitPolicy { max_rows: max_rows?, max_bytes: max_bytes?, max_age: max_age?, ..defaults })
 }

@@ -50,11 +50,7 @@ pub(crate) fn is_null(text: &str) -> bool {
 
 /// Parses one document. Syntax errors and repeated keys go to `errors`.
 pub(crate) fn parse(text: &str, errors: &Errors) -> Option<Node> {
-    let mut builder = Builder {
-        events: Parser::new_from_str(text),
-        anchors: Vec::new(),
-        errors,
-    };
+    let mut builder = Builder { events: Parser::new_from_str(text), anchors: Vec::new(), errors };
     match builder.document() {
         Ok(node) => node,
         Err(error) => {
@@ -93,8 +89,7 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
             }
         }
         if root.is_none() {
-            self.errors
-                .push(ConfigError::new(1, "", "the file is empty".to_owned()));
+            self.errors.push(ConfigError::new(1, "", "the file is empty".to_owned()));
         }
         Ok(root)
     }
@@ -106,21 +101,14 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
     fn node(&mut self, event: Event<'i>, span: Span) -> Result<Option<Node>, ScanError> {
         let line = span.start.line();
         let (anchor, kind) = match event {
-            Event::Scalar(text, style, anchor, _) => (
-                anchor,
-                Kind::Scalar {
-                    text: text.into_owned(),
-                    is_plain: style == ScalarStyle::Plain,
-                },
-            ),
+            Event::Scalar(text, style, anchor, _) => {
+                (anchor, Kind::Scalar { text: text.into_owned(), is_plain: style == ScalarStyle::Plain })
+            }
             Event::SequenceStart(anchor, _) => (anchor, self.list()?),
             Event::MappingStart(anchor, _) => (anchor, self.map()?),
             Event::Alias(anchor) => {
                 let known = self.anchors.iter().rfind(|(id, _)| *id == anchor);
-                return Ok(known.map(|(_, node)| Node {
-                    line,
-                    kind: node.kind.clone(),
-                }));
+                return Ok(known.map(|(_, node)| Node { line, kind: node.kind.clone() }));
             }
             _ => return Ok(None),
         };
@@ -154,19 +142,8 @@ impl<'i, P: Iterator<Item = Result<(Event<'i>, Span), ScanError>>> Builder<'_, P
                 Some((event, span)) => self.node(event, span)?,
                 None => None,
             };
-            let (
-                Some(Node {
-                    kind: Kind::Scalar { text: key, .. },
-                    ..
-                }),
-                Some(value),
-            ) = (key, value)
-            else {
-                self.errors.push(ConfigError::new(
-                    line,
-                    "",
-                    "a key must be a single value".to_owned(),
-                ));
+            let (Some(Node { kind: Kind::Scalar { text: key, .. }, .. }), Some(value)) = (key, value) else {
+                self.errors.push(ConfigError::new(line, "", "a key must be a single value".to_owned()));
                 continue;
             };
             if let Some(first) = entries.iter().find(|entry| entry.key == key) {

@@ -9,21 +9,15 @@ use levada_core::{Arena, Row, Slice, Value};
 use levada_formats::json::{JsonDecoder, JsonError, JsonLimits, JsonReason};
 
 fn row(document: &str) -> Row {
-    JsonDecoder::default()
-        .decode_row(&Slice::owned(document))
-        .expect("a valid object")
+    JsonDecoder::default().decode_row(&Slice::owned(document)).expect("a valid object")
 }
 
 fn value(document: &str) -> Value {
-    JsonDecoder::default()
-        .decode_value(&Slice::owned(document))
-        .expect("a valid document")
+    JsonDecoder::default().decode_value(&Slice::owned(document)).expect("a valid document")
 }
 
 fn failure(document: impl Into<Vec<u8>>) -> JsonError {
-    JsonDecoder::default()
-        .decode_value(&Slice::owned(document))
-        .expect_err("an invalid document")
+    JsonDecoder::default().decode_value(&Slice::owned(document)).expect_err("an invalid document")
 }
 
 fn names(row: &Row) -> Vec<&str> {
@@ -63,10 +57,7 @@ fn number_keeps_its_text() {
     ];
     for number in exact {
         assert_eq!(value(number), Value::Number(number.into()));
-        assert_eq!(
-            row(&format!(r#"{{"n": {number} }}"#)).get("n"),
-            Some(&Value::Number(number.into()))
-        );
+        assert_eq!(row(&format!(r#"{{"n": {number} }}"#)).get("n"), Some(&Value::Number(number.into())));
     }
 }
 
@@ -84,16 +75,9 @@ fn absent_field_stays_absent() {
 fn fields_keep_their_order_at_every_level() {
     let row = row(r#" { "z" : [ 1 , true, [ ] , { "y":false,"x":{ } } ] ,"a":"t" } "#);
     assert_eq!(names(&row), ["z", "a"]);
-    let Some(Value::List(list)) = row.get("z") else {
-        panic!("z is a list")
-    };
-    assert_eq!(
-        list[..3],
-        [Value::Number("1".into()), Value::Bool(true), Value::List(vec![])]
-    );
-    let Value::Row(inner) = &list[3] else {
-        panic!("its last element is a record")
-    };
+    let Some(Value::List(list)) = row.get("z") else { panic!("z is a list") };
+    assert_eq!(list[..3], [Value::Number("1".into()), Value::Bool(true), Value::List(vec![])]);
+    let Value::Row(inner) = &list[3] else { panic!("its last element is a record") };
     assert_eq!(names(inner), ["y", "x"]);
     assert!(matches!(inner.get("x"), Some(Value::Row(empty)) if empty.shape().is_empty()));
 }
@@ -101,19 +85,14 @@ fn fields_keep_their_order_at_every_level() {
 /// [FMT-01] The payload's bytes are shared, not copied, and only where they are the text itself.
 #[test]
 fn plain_texts_and_numbers_borrow_the_payload() {
-    let arena = Arena::new(
-        r#"before {"plain":"Zürich","escaped":"Z\u00fcrich","n":1.50} after"#.into(),
-        None,
-    );
+    let arena =
+        Arena::new(r#"before {"plain":"Zürich","escaped":"Z\u00fcrich","n":1.50} after"#.into(), None);
     let payload = Slice::new(&arena, Span::new(7, arena.bytes().len() - 13));
     let row = JsonDecoder::default().decode_row(&payload).unwrap();
     let [Value::Text(plain), Value::Text(escaped), Value::Number(number)] = row.values() else {
         panic!("two texts and a number")
     };
-    assert_eq!(
-        (plain.as_str(), escaped.as_str(), number.as_str()),
-        ("Zürich", "Zürich", "1.50")
-    );
+    assert_eq!((plain.as_str(), escaped.as_str(), number.as_str()), ("Zürich", "Zürich", "1.50"));
     assert!(is_inside(plain.as_bytes(), arena.bytes()));
     assert!(is_inside(number.as_bytes(), arena.bytes()));
     assert!(!is_inside(escaped.as_bytes(), arena.bytes()));
@@ -143,10 +122,7 @@ fn last_duplicate_wins_at_the_first_place() {
 #[test]
 fn last_duplicate_wins_in_a_wide_object() {
     let fields = |offset: usize| (0..500).map(move |n| format!(r#""f{n}":{}"#, n + offset));
-    let document = format!(
-        "{{{}}}",
-        fields(0).chain(fields(1000)).collect::<Vec<_>>().join(",")
-    );
+    let document = format!("{{{}}}", fields(0).chain(fields(1000)).collect::<Vec<_>>().join(","));
     let row = row(&document);
     assert_eq!(row.shape().len(), 500);
     assert!((0..500).all(|n| text(&row.values()[n]) == (n + 1000).to_string()));
@@ -180,10 +156,7 @@ fn rows_of_the_same_names_share_one_shape() {
         };
         assert!(Arc::ptr_eq(one.shape(), other.shape()));
     }
-    assert!(
-        !Arc::ptr_eq(before[1].shape(), before[2].shape()),
-        "order is part of a shape"
-    );
+    assert!(!Arc::ptr_eq(before[1].shape(), before[2].shape()), "order is part of a shape");
 }
 
 /// [FMT-02] Keys may be single values as well as objects.
@@ -199,49 +172,24 @@ fn key_may_be_any_value() {
 /// [FMT-02] A row is an object; what else there is, is told.
 #[test]
 fn row_of_another_value_is_refused_by_its_class() {
-    let cases = [
-        ("null", "null"),
-        (" [1]", "list"),
-        ("7", "number"),
-        (r#""x""#, "text"),
-        ("false", "boolean"),
-    ];
+    let cases =
+        [("null", "null"), (" [1]", "list"), ("7", "number"), (r#""x""#, "text"), ("false", "boolean")];
     for (document, found) in cases {
-        let error = JsonDecoder::default()
-            .decode_row(&Slice::owned(document))
-            .unwrap_err();
+        let error = JsonDecoder::default().decode_row(&Slice::owned(document)).unwrap_err();
         assert_eq!(error.reason, JsonReason::NotAnObject { found }, "{document}");
     }
-    let error = JsonDecoder::default()
-        .decode_row(&Slice::owned("[1,]"))
-        .unwrap_err();
-    assert_eq!(
-        error.reason,
-        JsonReason::Expected { expected: "a value" },
-        "what is no JSON is that first"
-    );
+    let error = JsonDecoder::default().decode_row(&Slice::owned("[1,]")).unwrap_err();
+    assert_eq!(error.reason, JsonReason::Expected { expected: "a value" }, "what is no JSON is that first");
 }
 
 /// [FMT-02] Depth is limited to the level.
 #[test]
 fn nesting_to_the_limit_is_accepted_and_not_beyond() {
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
-        let mut decoder = JsonDecoder::new(JsonLimits {
-            max_depth: 5,
-            ..JsonLimits::default()
-        });
-        assert!(
-            decoder
-                .decode_value(&Slice::owned(nested(open, 5, close)))
-                .is_ok()
-        );
-        let error = decoder
-            .decode_value(&Slice::owned(nested(open, 6, close)))
-            .unwrap_err();
-        assert_eq!(
-            error,
-            failure_at(5 * open.len(), JsonReason::TooDeep { limit: 5 })
-        );
+        let mut decoder = JsonDecoder::new(JsonLimits { max_depth: 5, ..JsonLimits::default() });
+        assert!(decoder.decode_value(&Slice::owned(nested(open, 5, close))).is_ok());
+        let error = decoder.decode_value(&Slice::owned(nested(open, 6, close))).unwrap_err();
+        assert_eq!(error, failure_at(5 * open.len(), JsonReason::TooDeep { limit: 5 }));
         assert!(failure(nested(open, 129, close)).reason == JsonReason::TooDeep { limit: 128 });
     }
     // Breadth is no depth.
@@ -259,20 +207,11 @@ fn failure_at(position: usize, reason: JsonReason) -> JsonError {
 /// [FMT-02] [FMT-09] Size is limited to the byte.
 #[test]
 fn document_over_the_size_limit_is_refused() {
-    let mut decoder = JsonDecoder::new(JsonLimits {
-        max_bytes: 10,
-        ..JsonLimits::default()
-    });
+    let mut decoder = JsonDecoder::new(JsonLimits { max_bytes: 10, ..JsonLimits::default() });
     assert!(decoder.decode_row(&Slice::owned(r#"{"a":"12"}"#)).is_ok());
     let error = decoder.decode_row(&Slice::owned(r#"{"a":"123"}"#)).unwrap_err();
     assert_eq!(error.reason, JsonReason::TooLarge { bytes: 11, limit: 10 });
-    assert_eq!(
-        JsonLimits::default(),
-        JsonLimits {
-            max_bytes: 64 * 1024 * 1024,
-            max_depth: 128
-        }
-    );
+    assert_eq!(JsonLimits::default(), JsonLimits { max_bytes: 64 * 1024 * 1024, max_depth: 128 });
 }
 
 /// [FMT-09] An error, not a stack overflow.
@@ -280,10 +219,7 @@ fn document_over_the_size_limit_is_refused() {
 fn thousand_deep_nesting_is_refused() {
     for open in ["[", r#"{"a":"#, r#"[{"a":"#] {
         for levels in [1_000, 1_000_000] {
-            assert!(matches!(
-                failure(open.repeat(levels)).reason,
-                JsonReason::TooDeep { limit: 128 }
-            ));
+            assert!(matches!(failure(open.repeat(levels)).reason, JsonReason::TooDeep { limit: 128 }));
         }
     }
 }
@@ -292,28 +228,18 @@ fn thousand_deep_nesting_is_refused() {
 #[test]
 fn deepest_allowed_nesting_fits_a_thread_of_two_mebibytes() {
     let walk = || {
-        let mut decoder = JsonDecoder::new(JsonLimits {
-            max_depth: usize::MAX,
-            ..JsonLimits::default()
-        });
+        let mut decoder = JsonDecoder::new(JsonLimits { max_depth: usize::MAX, ..JsonLimits::default() });
         let limit = JsonLimits::DEEPEST;
         for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
             let payload = Slice::owned(nested(open, limit, close));
             let decoded = decoder.decode_value(&payload).unwrap();
             assert!(decoded.clone() == decoded);
             assert!(!format!("{decoded:?}").is_empty());
-            let error = decoder
-                .decode_value(&Slice::owned(nested(open, limit + 1, close)))
-                .unwrap_err();
+            let error = decoder.decode_value(&Slice::owned(nested(open, limit + 1, close))).unwrap_err();
             assert_eq!(error.reason, JsonReason::TooDeep { limit });
         }
     };
-    std::thread::Builder::new()
-        .stack_size(2 << 20)
-        .spawn(walk)
-        .unwrap()
-        .join()
-        .unwrap();
+    std::thread::Builder::new().stack_size(2 << 20).spawn(walk).unwrap().join().unwrap();
 }
 
 /// [FMT-09] The position is that of the first byte that is wrong.
@@ -344,26 +270,12 @@ fn invalid_utf8_in_a_name_is_refused_whatever_came_before() {
 /// [FMT-09] Half a pair is no character, so it is not replaced by one.
 #[test]
 fn lone_surrogate_is_refused() {
-    for escapes in [
-        r"\ud800",
-        r"\udc00",
-        r"\ud83dx",
-        r"\ud83d\n",
-        r"\ud83d\u0041",
-        r"\ud83d\ud83d",
-        r"\ude00\ud83d",
-    ] {
+    for escapes in
+        [r"\ud800", r"\udc00", r"\ud83dx", r"\ud83d\n", r"\ud83d\u0041", r"\ud83d\ud83d", r"\ude00\ud83d"]
+    {
         let lone = JsonReason::LoneSurrogate;
-        assert_eq!(
-            failure(format!("[\"ab{escapes}\"]")),
-            failure_at(4, lone),
-            "{escapes}"
-        );
-        assert_eq!(
-            failure(format!("{{\"ab{escapes}\":1}}")),
-            failure_at(4, lone),
-            "{escapes}"
-        );
+        assert_eq!(failure(format!("[\"ab{escapes}\"]")), failure_at(4, lone), "{escapes}");
+        assert_eq!(failure(format!("{{\"ab{escapes}\":1}}")), failure_at(4, lone), "{escapes}");
     }
 }
 
@@ -382,11 +294,7 @@ fn mistakes_are_told_with_place_and_reason() {
         ("{\"a\":1,}", 7, expected("a field's name in quotes")),
         ("{a:1}", 1, expected("a field's name in quotes")),
         ("{\"a\" 1}", 5, expected("a colon")),
-        (
-            "{\"a\":1 \"b\":2}",
-            7,
-            expected("a comma or the end of the object"),
-        ),
+        ("{\"a\":1 \"b\":2}", 7, expected("a comma or the end of the object")),
         ("[1 2]", 3, expected("a comma or the end of the list")),
         ("[1,]", 3, expected("a value")),
         ("[1}", 2, expected("a comma or the end of the list")),
@@ -464,18 +372,12 @@ fn ever_new_names_are_decoded_and_forgotten() {
     let mut decoder = JsonDecoder::default();
     let mut last: Option<Row> = None;
     for n in 0..2_000 {
-        let row = decoder
-            .decode_row(&Slice::owned(format!(r#"{{"n{n}":{n}}}"#)))
-            .unwrap();
+        let row = decoder.decode_row(&Slice::owned(format!(r#"{{"n{n}":{n}}}"#))).unwrap();
         assert_eq!(row.get(&format!("n{n}")).map(text), Some(n.to_string().as_str()));
         last = Some(row);
     }
     let kept = last.as_ref().map(Row::shape).unwrap();
-    assert_eq!(
-        Arc::strong_count(kept),
-        3,
-        "held by the row, as a known shape, and as the prediction"
-    );
+    assert_eq!(Arc::strong_count(kept), 3, "held by the row, as a known shape, and as the prediction");
 }
 
 /// A decoder moves into the task that uses it.

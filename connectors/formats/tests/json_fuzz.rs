@@ -13,18 +13,11 @@ const SERDE_DEPTH: usize = 127;
 
 /// No document of the tests is longer than 128 bytes or so; a shrunk failure says more than a seed in a file.
 fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 fn decoder() -> JsonDecoder {
-    JsonDecoder::new(JsonLimits {
-        max_depth: SERDE_DEPTH,
-        ..JsonLimits::default()
-    })
+    JsonDecoder::new(JsonLimits { max_depth: SERDE_DEPTH, ..JsonLimits::default() })
 }
 
 /// Decodes `bytes` both ways and compares.
@@ -66,9 +59,7 @@ fn is_same(our: &Value, their: &serde_json::Value) -> bool {
         }
         (Value::Row(our), serde_json::Value::Object(their)) => {
             our.shape().len() == their.len()
-                && our
-                    .iter()
-                    .all(|(name, our)| their.get(name).is_some_and(|their| is_same(our, their)))
+                && our.iter().all(|(name, our)| their.get(name).is_some_and(|their| is_same(our, their)))
         }
         _ => false,
     }
@@ -107,17 +98,7 @@ fn string() -> impl Strategy<Value = String> {
 }
 
 fn number() -> impl Strategy<Value = String> {
-    let whole = select(
-        &[
-            "0",
-            "1",
-            "-0",
-            "-7",
-            "42",
-            "9007199254740993",
-            "18446744073709551616",
-        ][..],
-    );
+    let whole = select(&["0", "1", "-0", "-7", "42", "9007199254740993", "18446744073709551616"][..]);
     let fraction = select(&["", "", ".0", ".5", ".1000000000000000000001"][..]);
     let exponent = select(&["", "", "e5", "E-3", "e+12", "e00"][..]);
     (whole, fraction, exponent).prop_map(|(whole, fraction, exponent)| format!("{whole}{fraction}{exponent}"))

@@ -26,10 +26,7 @@ impl Arena {
     ///
     /// Bytes past [`Arena::MAX_BYTES`] are unreachable by slices; builders stop before that size.
     pub fn new(bytes: Vec<u8>, permit: Option<Permit>) -> Arc<Self> {
-        Arc::new(Self {
-            bytes,
-            _permit: permit,
-        })
+        Arc::new(Self { bytes, _permit: permit })
     }
 
     /// Returns all bytes.
@@ -57,10 +54,7 @@ impl Span {
     /// Names `len` bytes from `start`. Both are below [`Arena::MAX_BYTES`].
     pub fn new(start: usize, len: usize) -> Self {
         debug_assert!(start + len <= Arena::MAX_BYTES);
-        Self {
-            start: start as u32,
-            len: len as u32,
-        }
+        Self { start: start as u32, len: len as u32 }
     }
 
     /// Returns the number of bytes.
@@ -90,20 +84,14 @@ impl Slice {
     /// Refers to `span` of `arena`.
     pub fn new(arena: &Arc<Arena>, span: Span) -> Self {
         debug_assert!(span.start() + span.len() <= arena.bytes.len());
-        Self {
-            arena: Arc::clone(arena),
-            span,
-        }
+        Self { arena: Arc::clone(arena), span }
     }
 
     /// Makes a slice of its own arena, outside any budget: for bytes that a step computed.
     pub fn owned(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         let span = Span::new(0, bytes.len());
-        Self {
-            arena: Arena::new(bytes, None),
-            span,
-        }
+        Self { arena: Arena::new(bytes, None), span }
     }
 
     /// Returns the bytes.
@@ -116,10 +104,7 @@ impl Slice {
     /// # Panics
     /// Panics if `inner` reaches past the end of this slice.
     pub fn subslice(&self, inner: Span) -> Self {
-        assert!(
-            inner.start() + inner.len() <= self.span.len(),
-            "subslice past the end of its slice"
-        );
+        assert!(inner.start() + inner.len() <= self.span.len(), "subslice past the end of its slice");
         Self {
             arena: Arc::clone(&self.arena),
             span: Span::new(self.span.start() + inner.start(), inner.len()),

@@ -112,37 +112,22 @@ impl<T> Batch<T> {
 
     /// Walks through the headers in order: name and value, which may be null. Names may repeat.
     pub fn headers(&self, origin: &Origin) -> HeaderIter<'_> {
-        HeaderIter {
-            rest: self.arena.get(origin.headers.span),
-            left: origin.headers.count,
-        }
+        HeaderIter { rest: self.arena.get(origin.headers.span), left: origin.headers.count }
     }
 
     /// Names a record's place for messages: `topic-partition@offset`.
     pub fn coordinates(&self, origin: &Origin) -> Coordinates {
-        Coordinates {
-            split: self.split(origin).clone(),
-            offset: origin.offset,
-        }
+        Coordinates { split: self.split(origin).clone(), offset: origin.offset }
     }
 
     /// Splits off what the records are made of, to build the batch of a next step over the same arena.
     pub fn into_parts(self) -> (BatchParts, Vec<Record<T>>) {
-        (
-            BatchParts {
-                splits: self.splits,
-                arena: self.arena,
-            },
-            self.records,
-        )
+        (BatchParts { splits: self.splits, arena: self.arena }, self.records)
     }
 
     /// Makes a batch without records over the same arena and splits, to look origins up in.
     pub fn parts(&self) -> BatchParts {
-        BatchParts {
-            splits: Arc::clone(&self.splits),
-            arena: Arc::clone(&self.arena),
-        }
+        BatchParts { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena) }
     }
 }
 
@@ -156,11 +141,7 @@ pub struct BatchParts {
 impl BatchParts {
     /// Makes a batch of records whose origins refer to these parts.
     pub fn with_records<T>(&self, records: Vec<Record<T>>) -> Batch<T> {
-        Batch {
-            splits: Arc::clone(&self.splits),
-            arena: Arc::clone(&self.arena),
-            records,
-        }
+        Batch { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena), records }
     }
 }
 
@@ -288,10 +269,7 @@ impl BatchBuilder {
             put_framed(&mut self.bytes, value);
             count += 1;
         }
-        let headers = Headers {
-            span: Span::new(headers_start, self.bytes.len() - headers_start),
-            count,
-        };
+        let headers = Headers { span: Span::new(headers_start, self.bytes.len() - headers_start), count };
         let origin = Origin {
             split,
             offset: raw.offset,
@@ -339,23 +317,13 @@ impl BatchBuilder {
 
     /// Freezes what was collected and leaves the builder empty.
     pub fn finish(&mut self) -> (Batch<()>, Positions) {
-        let Self {
-            splits,
-            moved,
-            bytes,
-            records,
-            permit,
-        } = std::mem::take(self);
+        let Self { splits, moved, bytes, records, permit } = std::mem::take(self);
         let positions = splits
             .iter()
             .zip(moved)
             .filter_map(|(split, at)| Some((split.clone(), at?)))
             .collect::<Positions>();
-        let batch = Batch {
-            splits: splits.into(),
-            arena: Arena::new(bytes, permit),
-            records,
-        };
+        let batch = Batch { splits: splits.into(), arena: Arena::new(bytes, permit), records };
         (batch, positions)
     }
 }
@@ -374,20 +342,8 @@ mod tests {
     /// [SRC-22] the record model's part: null and empty stay apart, headers keep order, repetition and null.
     #[test]
     fn tombstone_is_not_an_empty_value() {
-        let tombstone = one_record(
-            RawRecord {
-                key: Some(b"k"),
-                ..RawRecord::default()
-            },
-            &[],
-        );
-        let empty = one_record(
-            RawRecord {
-                value: Some(b""),
-                ..RawRecord::default()
-            },
-            &[],
-        );
+        let tombstone = one_record(RawRecord { key: Some(b"k"), ..RawRecord::default() }, &[]);
+        let empty = one_record(RawRecord { value: Some(b""), ..RawRecord::default() }, &[]);
         assert_eq!(tombstone.value(&tombstone.records()[0].origin), None);
         assert_eq!(empty.value(&empty.records()[0].origin), Some(&b""[..]));
         assert_eq!(empty.key(&empty.records()[0].origin), None);
@@ -396,17 +352,10 @@ mod tests {
     /// [SRC-22] the record model's part.
     #[test]
     fn headers_come_back_as_they_were() {
-        let headers: [(&[u8], Option<&[u8]>); 4] = [
-            (b"a", Some(b"1")),
-            (b"a", None),
-            (b"", Some(b"")),
-            (b"z", Some(b"22")),
-        ];
+        let headers: [(&[u8], Option<&[u8]>); 4] =
+            [(b"a", Some(b"1")), (b"a", None), (b"", Some(b"")), (b"z", Some(b"22"))];
         let batch = one_record(RawRecord::default(), &headers);
-        assert_eq!(
-            batch.headers(&batch.records()[0].origin).collect::<Vec<_>>(),
-            headers
-        );
+        assert_eq!(batch.headers(&batch.records()[0].origin).collect::<Vec<_>>(), headers);
     }
 
     /// [SRC-11] the builder's part: the position is the last appended record plus one, or where it was advanced to.
@@ -418,19 +367,10 @@ mod tests {
         let untouched = builder.split(&SplitId::new("flights", 2));
         assert_eq!(builder.split(&SplitId::new("flights", 0)), first);
         assert!(untouched > second);
-        builder.push(
-            first,
-            RawRecord {
-                offset: 41,
-                ..RawRecord::default()
-            },
-        );
+        builder.push(first, RawRecord { offset: 41, ..RawRecord::default() });
         builder.advance(second, Position::at(7));
         let (batch, moved) = builder.finish();
-        assert_eq!(
-            batch.coordinates(&batch.records()[0].origin).to_string(),
-            "flights-0@41"
-        );
+        assert_eq!(batch.coordinates(&batch.records()[0].origin).to_string(), "flights-0@41");
         assert_eq!(moved.get(&SplitId::new("flights", 0)), Some(&Position::at(42)));
         assert_eq!(moved.get(&SplitId::new("flights", 1)), Some(&Position::at(7)));
         assert_eq!(moved.len(), 2);

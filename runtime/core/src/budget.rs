@@ -30,13 +30,7 @@ impl Shared {
 impl Budget {
     /// Makes a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                limit,
-                used: Mutex::new(0),
-                returned: Condvar::new(),
-            }),
-        }
+        Self { shared: Arc::new(Shared { limit, used: Mutex::new(0), returned: Condvar::new() }) }
     }
 
     /// Takes `bytes` if they fit, or if nothing is in flight.
@@ -46,10 +40,7 @@ impl Budget {
             return None;
         }
         *used += bytes;
-        Some(Permit {
-            shared: Arc::clone(&self.shared),
-            bytes,
-        })
+        Some(Permit { shared: Arc::clone(&self.shared), bytes })
     }
 
     /// Like [`Budget::try_acquire`], waiting up to `patience` for bytes to return. Blocks its thread.
@@ -58,18 +49,13 @@ impl Budget {
         let (mut used, timeout) = self
             .shared
             .returned
-            .wait_timeout_while(used, patience, |used| {
-                *used > 0 && *used + bytes > self.shared.limit
-            })
+            .wait_timeout_while(used, patience, |used| *used > 0 && *used + bytes > self.shared.limit)
             .unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() && *used > 0 && *used + bytes > self.shared.limit {
             return None;
         }
         *used += bytes;
-        Some(Permit {
-            shared: Arc::clone(&self.shared),
-            bytes,
-        })
+        Some(Permit { shared: Arc::clone(&self.shared), bytes })
     }
 
     /// Waits up to `patience` until no more than `level` bytes are in flight, and tells whether that is so. Blocks.
@@ -152,9 +138,6 @@ mod tests {
             std::thread::spawn(move || waiting.acquire_blocking(5, Duration::from_secs(60)).is_some());
         drop(first);
         assert!(waiter.join().expect("waiter"));
-        assert!(
-            budget.acquire_blocking(11, Duration::ZERO).is_some(),
-            "nothing in flight admits anything"
-        );
+        assert!(budget.acquire_blocking(11, Duration::ZERO).is_some(), "nothing in flight admits anything");
     }
 }

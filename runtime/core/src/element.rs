@@ -79,11 +79,7 @@ pub struct Refused {
 impl Refused {
     /// Refuses `record`, whose origin refers to `parts`.
     pub fn new(parts: BatchParts, record: Record<()>, reason: BoxError) -> Self {
-        Self {
-            parts,
-            record,
-            reason,
-        }
+        Self { parts, record, reason }
     }
 
     /// Names the record's place.
@@ -104,33 +100,11 @@ mod tests {
 
     #[test]
     fn merged_offers_cover_both() {
-        let positions = |index, next| {
-            [(SplitId::new("t", index), Position::at(next))]
-                .into_iter()
-                .collect()
-        };
-        let tally = |read| Tally {
-            read,
-            ..Tally::default()
-        };
-        let mut first = CommitPoint {
-            id: 1,
-            positions: positions(0, 5),
-            tally: tally(5),
-            is_forced: true,
-        };
-        first.merge(CommitPoint {
-            id: 2,
-            positions: positions(1, 9),
-            tally: tally(9),
-            is_forced: false,
-        });
-        first.merge(CommitPoint {
-            id: 3,
-            positions: positions(0, 6),
-            tally: tally(1),
-            is_forced: false,
-        });
+        let positions = |index, next| [(SplitId::new("t", index), Position::at(next))].into_iter().collect();
+        let tally = |read| Tally { read, ..Tally::default() };
+        let mut first = CommitPoint { id: 1, positions: positions(0, 5), tally: tally(5), is_forced: true };
+        first.merge(CommitPoint { id: 2, positions: positions(1, 9), tally: tally(9), is_forced: false });
+        first.merge(CommitPoint { id: 3, positions: positions(0, 6), tally: tally(1), is_forced: false });
         assert_eq!((first.id, first.tally.read, first.is_forced), (3, 15, true));
         assert_eq!(first.positions.get(&SplitId::new("t", 0)), Some(&Position::at(6)));
         assert_eq!(first.positions.get(&SplitId::new("t", 1)), Some(&Position::at(9)));

@@ -79,11 +79,7 @@ pub struct SinkError {
 impl SourceError {
     /// Makes an error that says what was tried, on what, and what to do.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self {
-            class,
-            message: message.into(),
-            cause: None,
-        }
+        Self { class, message: message.into(), cause: None }
     }
 
     /// Adds the cause.
@@ -97,30 +93,18 @@ impl SourceError {
 impl SinkError {
     /// Makes an error that says what was tried, on what, and what to do.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self {
-            class,
-            message: message.into(),
-            coordinates: None,
-            fenced_by: None,
-            cause: None,
-        }
+        Self { class, message: message.into(), coordinates: None, fenced_by: None, cause: None }
     }
 
     /// Makes the error of a record at fault.
     pub fn bad_record(coordinates: Coordinates, message: impl Into<String>) -> Self {
-        Self {
-            coordinates: Some(coordinates),
-            ..Self::new(ErrorClass::BadRecord, message)
-        }
+        Self { coordinates: Some(coordinates), ..Self::new(ErrorClass::BadRecord, message) }
     }
 
     /// Makes the error of an owner that was taken over.
     pub fn fenced(split: SplitId, owner: Owner) -> Self {
         let message = format!("split {split} now belongs to {owner}");
-        Self {
-            fenced_by: Some(Box::new((split, owner))),
-            ..Self::new(ErrorClass::Fenced, message)
-        }
+        Self { fenced_by: Some(Box::new((split, owner))), ..Self::new(ErrorClass::Fenced, message) }
     }
 
     /// Adds the cause.
@@ -188,21 +172,12 @@ mod tests {
         let cause = std::io::Error::other("connection reset");
         let error = SourceError::new(ErrorClass::Reconnect, "fetch from flights-0").caused_by(cause);
         assert_eq!(error.to_string(), "fetch from flights-0");
-        assert_eq!(
-            ErrorChain(&error).to_string(),
-            "fetch from flights-0: connection reset"
-        );
+        assert_eq!(ErrorChain(&error).to_string(), "fetch from flights-0: connection reset");
     }
 
     #[test]
     fn bad_record_names_its_coordinates() {
-        let place = Coordinates {
-            split: SplitId::new("flights", 2),
-            offset: 7,
-        };
-        assert_eq!(
-            SinkError::bad_record(place, "no key").to_string(),
-            "record flights-2@7: no key"
-        );
+        let place = Coordinates { split: SplitId::new("flights", 2), offset: 7 };
+        assert_eq!(SinkError::bad_record(place, "no key").to_string(), "record flights-2@7: no key");
     }
 }

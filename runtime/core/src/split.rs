@@ -19,10 +19,7 @@ pub struct SplitId {
 impl SplitId {
     /// Names split `index` of `stream`.
     pub fn new(stream: impl Into<Arc<str>>, index: u32) -> Self {
-        Self {
-            stream: stream.into(),
-            index,
-        }
+        Self { stream: stream.into(), index }
     }
 }
 
@@ -56,10 +53,7 @@ pub struct Position {
 impl Position {
     /// Makes a position without detail.
     pub fn at(next: u64) -> Self {
-        Self {
-            next,
-            detail: Box::default(),
-        }
+        Self { next, detail: Box::default() }
     }
 }
 
@@ -71,9 +65,7 @@ impl PartialOrd for Position {
 
 impl Ord for Position {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.next
-            .cmp(&other.next)
-            .then_with(|| self.detail.cmp(&other.detail))
+        self.next.cmp(&other.next).then_with(|| self.detail.cmp(&other.detail))
     }
 }
 

@@ -87,13 +87,8 @@ impl Shape {
     /// Makes a shape of distinct `names`.
     pub fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Arc<Self> {
         let names: Box<[Box<str>]> = names.into_iter().map(Into::into).collect();
-        let index = (names.len() >= Self::WIDE).then(|| {
-            names
-                .iter()
-                .enumerate()
-                .map(|(position, name)| (name.clone(), position))
-                .collect()
-        });
+        let index = (names.len() >= Self::WIDE)
+            .then(|| names.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect());
         Arc::new(Self { names, index })
     }
 
@@ -140,11 +135,7 @@ impl Row {
     /// # Panics
     /// Panics if their numbers differ.
     pub fn new(shape: Arc<Shape>, values: Vec<Value>) -> Self {
-        assert_eq!(
-            shape.len(),
-            values.len(),
-            "a row has one value for each name of its shape"
-        );
+        assert_eq!(shape.len(), values.len(), "a row has one value for each name of its shape");
         Self { shape, values }
     }
 

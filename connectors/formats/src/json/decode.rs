@@ -35,15 +35,7 @@ struct Quoted<'a> {
 
 impl<'a> Document<'a> {
     pub(super) fn new(payload: &'a Slice, max_depth: usize, shapes: &'a mut Shapes) -> Self {
-        Self {
-            payload,
-            bytes: payload.as_bytes(),
-            position: 0,
-            depth: 0,
-            max_depth,
-            shapes,
-            objects: 0,
-        }
+        Self { payload, bytes: payload.as_bytes(), position: 0, depth: 0, max_depth, shapes, objects: 0 }
     }
 
     /// Decodes the value that comes next.
@@ -92,10 +84,7 @@ impl<'a> Document<'a> {
         while has_more {
             let name = self.name()?;
             let is_predicted = strayed.is_none()
-                && predicted
-                    .names()
-                    .get(values.len())
-                    .is_some_and(|expected| name.is(expected));
+                && predicted.names().get(values.len()).is_some_and(|expected| name.is(expected));
             if is_predicted {
                 values.push(self.value()?);
             } else {
@@ -132,9 +121,7 @@ impl<'a> Document<'a> {
     /// Takes an opening bracket.
     fn enter(&mut self) -> Result<()> {
         if self.depth >= self.max_depth {
-            return Err(self.error(JsonReason::TooDeep {
-                limit: self.max_depth,
-            }));
+            return Err(self.error(JsonReason::TooDeep { limit: self.max_depth }));
         }
         self.depth += 1;
         self.position += 1;
@@ -206,11 +193,7 @@ impl<'a> Document<'a> {
         }
         let raw = &self.bytes[start..self.position];
         self.position += 1;
-        Ok(Quoted {
-            start,
-            raw,
-            has_escapes,
-        })
+        Ok(Quoted { start, raw, has_escapes })
     }
 
     fn number(&mut self) -> Result<Text> {
@@ -238,11 +221,7 @@ impl<'a> Document<'a> {
         let rest = &self.bytes[self.position..];
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.position += count;
-        if count == 0 {
-            Err(self.expected("a digit"))
-        } else {
-            Ok(())
-        }
+        if count == 0 { Err(self.expected("a digit")) } else { Ok(()) }
     }
 
     fn word(&mut self, word: &'static [u8], value: Value) -> Result<Value> {
@@ -271,11 +250,7 @@ impl<'a> Document<'a> {
     /// Something else had to come, or anything at all.
     fn expected(&self, expected: &'static str) -> JsonError {
         let is_at_end = self.position >= self.bytes.len();
-        self.error(if is_at_end {
-            JsonReason::UnexpectedEnd
-        } else {
-            JsonReason::Expected { expected }
-        })
+        self.error(if is_at_end { JsonReason::UnexpectedEnd } else { JsonReason::Expected { expected } })
     }
 
     fn error(&self, reason: JsonReason) -> JsonError {
@@ -312,10 +287,7 @@ impl<'n> Names<'n> {
 
     fn starting_with(names: &'n [Box<str>]) -> Self {
         let in_order = names.iter().map(|name| Cow::Borrowed(&**name)).collect();
-        Self {
-            in_order,
-            index: HashMap::new(),
-        }
+        Self { in_order, index: HashMap::new() }
     }
 
     /// Returns the place of a name, which is that of its first occurrence; a new one is added at the end.

@@ -74,10 +74,7 @@ impl JsonError {
     ///
     /// The parser checks the encoding of strings alone, as no byte above 127 is grammatical elsewhere.
     pub(super) fn or_invalid_utf8(self, payload: &[u8]) -> Self {
-        let is_grammatical = matches!(
-            self.reason,
-            JsonReason::Expected { .. } | JsonReason::TrailingBytes
-        );
+        let is_grammatical = matches!(self.reason, JsonReason::Expected { .. } | JsonReason::TrailingBytes);
         match std::str::from_utf8(payload) {
             Err(broken) if is_grammatical && broken.valid_up_to() == self.position => {
                 Self::new(self.position, JsonReason::InvalidUtf8)

@@ -44,10 +44,7 @@ impl JsonLimits {
 impl Default for JsonLimits {
     /// 64 MiB and 128 levels.
     fn default() -> Self {
-        Self {
-            max_bytes: 64 << 20,
-            max_depth: 128,
-        }
+        Self { max_bytes: 64 << 20, max_depth: 128 }
     }
 }
 
@@ -64,10 +61,7 @@ pub struct JsonDecoder {
 impl JsonDecoder {
     /// Makes a decoder that knows no shape yet.
     pub fn new(limits: JsonLimits) -> Self {
-        Self {
-            limits,
-            shapes: Shapes::default(),
-        }
+        Self { limits, shapes: Shapes::default() }
     }
 
     /// Decodes a document that is an object.
@@ -94,10 +88,7 @@ impl JsonDecoder {
     ) -> Result<T, JsonError> {
         let bytes = payload.as_bytes();
         if bytes.len() > self.limits.max_bytes {
-            let reason = JsonReason::TooLarge {
-                bytes: bytes.len(),
-                limit: self.limits.max_bytes,
-            };
+            let reason = JsonReason::TooLarge { bytes: bytes.len(), limit: self.limits.max_bytes };
             return Err(JsonError::new(self.limits.max_bytes, reason));
         }
         let max_depth = self.limits.max_depth.min(JsonLimits::DEEPEST);

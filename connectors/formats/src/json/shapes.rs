@@ -46,30 +46,20 @@ pub(super) struct Shapes {
 
 impl fmt::Debug for Shapes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shapes")
-            .field("young", &self.young.len())
-            .field("old", &self.old.len())
-            .finish()
+        f.debug_struct("Shapes").field("young", &self.young.len()).field("old", &self.old.len()).finish()
     }
 }
 
 impl Shapes {
     /// Returns the shape that the document's `object`-th object probably has.
     pub(super) fn predicted(&self, object: usize) -> Arc<Shape> {
-        Arc::clone(
-            self.predicted
-                .get(object.min(PREDICTED_OBJECTS - 1))
-                .unwrap_or(&EMPTY),
-        )
+        Arc::clone(self.predicted.get(object.min(PREDICTED_OBJECTS - 1)).unwrap_or(&EMPTY))
     }
 
     /// Returns the shape of these names, which must be distinct, and predicts it for the next document's `object`-th
     /// object.
     pub(super) fn of_names<S: AsRef<str>>(&mut self, object: usize, names: &[S]) -> Arc<Shape> {
-        let bytes = names
-            .iter()
-            .map(|name| name.as_ref().len() + BYTES_PER_NAME)
-            .sum();
+        let bytes = names.iter().map(|name| name.as_ref().len() + BYTES_PER_NAME).sum();
         if bytes > LARGEST_REMEMBERED {
             return new_shape(names);
         }
@@ -124,11 +114,7 @@ fn new_shape<S: AsRef<str>>(names: &[S]) -> Arc<Shape> {
 
 fn has_names<S: AsRef<str>>(shape: &Shape, names: &[S]) -> bool {
     shape.len() == names.len()
-        && shape
-            .names()
-            .iter()
-            .zip(names)
-            .all(|(known, name)| **known == *name.as_ref())
+        && shape.names().iter().zip(names).all(|(known, name)| **known == *name.as_ref())
 }
 
 #[cfg(test)]

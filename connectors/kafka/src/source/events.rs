@@ -103,7 +103,8 @@ impl Client {
         let queue = unsafe {
             let queue = rd::rd_kafka_queue_new(client);
             rd::rd_kafka_queue_forward(forwarded.as_ptr(), queue);
-            NonNull::new(queue).ok_or_else(|| KafkaError::ClientCreation("no queue could be made".to_owned()))?
+            NonNull::new(queue)
+                .ok_or_else(|| KafkaError::ClientCreation("no queue could be made".to_owned()))?
         };
         wake.set(Some(WakeTarget(queue)));
         Ok(Self { queue, forwarded, consumer, wake })
@@ -434,7 +435,7 @@ impl<'e> Fetched<'e> {
         }
     }
 
-    /// Returns the record's headers, or `None` when it has none, which is cheap to find out.
+    /// Returns the record's headers, or `None` when it has none. Not cheap in either case: they are parsed anew.
     #[inline]
     pub(super) fn headers(&self) -> Option<HeaderWalk<'e>> {
         let mut headers = ptr::null_mut();

@@ -45,7 +45,7 @@ use levada_core::{
 use tokio::sync::oneshot;
 
 pub use assign::owned_splits;
-pub use config::{BatchBounds, Isolation, KafkaSourceConfig, StartAt, StopAt};
+pub use config::{BatchBounds, Headers, Isolation, KafkaSourceConfig, StartAt, StopAt};
 pub use error::ConfigError;
 pub use status::SourceStatus;
 
@@ -370,7 +370,7 @@ impl ReaderThread {
 
     fn reader(self, client: Client, stops: Option<Positions>) -> Reader {
         let Self { config, status, exchange, ctx } = self;
-        Reader::new(client, config.bootstrap, exchange, status, ctx.budget, config.bounds, stops)
+        Reader::new(client, &config, exchange, status, ctx.budget, stops)
     }
 }
 

@@ -25,7 +25,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{at_offsets, partitions};
-use super::config::BatchBounds;
+use super::config::{BatchBounds, Headers, KafkaSourceConfig};
 use super::error::ReadError;
 use super::events::Client;
 use super::handover::{Command, Exchange, Handover, ReadingId};
@@ -68,6 +68,7 @@ enum Flow {
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) bootstrap: String,
+    pub(super) headers: Headers,
     pub(super) exchange: Arc<Exchange>,
     pub(super) status: Arc<SourceStatus>,
     pub(super) budget: Budget,
@@ -88,20 +89,20 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(
         client: Client,
-        bootstrap: String,
+        config: &KafkaSourceConfig,
         exchange: Arc<Exchange>,
         status: Arc<SourceStatus>,
         budget: Budget,
-        bounds: BatchBounds,
         stops: Option<Positions>,
     ) -> Self {
         Self {
             client,
-            bootstrap,
+            bootstrap: config.bootstrap.clone(),
+            headers: config.headers,
             exchange,
             status,
             budget,
-            bounds,
+            bounds: config.bounds,
             stops,
             splits: Splits::default(),
             building: Building::default(),
@@ -173,6 +174,7 @@ impl Reader {
             &mut super::serve::Serving {
                 client: &self.client,
                 bootstrap: &self.bootstrap,
+                headers: self.headers,
                 splits: &mut self.splits,
                 building: &mut self.building,
                 status: &self.status,

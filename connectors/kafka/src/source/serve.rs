@@ -6,6 +6,7 @@ use levada_core::Position;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 
+use super::config::Headers;
 use super::error::{ClientError, ReadError};
 use super::events::{Client, Event, Failure, Fetched, Place};
 use super::splits::{Building, Reading, Splits};
@@ -18,6 +19,7 @@ const EXPLAIN: Duration = Duration::from_secs(5);
 pub(super) struct Serving<'a> {
     pub(super) client: &'a Client,
     pub(super) bootstrap: &'a str,
+    pub(super) headers: Headers,
     pub(super) splits: &'a mut Splits,
     pub(super) building: &'a mut Building,
     pub(super) status: &'a SourceStatus,
@@ -75,7 +77,11 @@ fn append(fetched: &Fetched<'_>, on: &mut Serving<'_>) {
         return;
     }
     let number = on.building.number(reading);
-    match fetched.headers() {
+    let headers = match on.headers {
+        Headers::Read => fetched.headers(),
+        Headers::Skip => None,
+    };
+    match headers {
         None => on.building.builder.push(number, record),
         Some(headers) => on.building.builder.push_with_headers(number, record, headers),
     }

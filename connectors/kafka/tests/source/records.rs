@@ -1,6 +1,7 @@
 //! What a record carries.
 
 use levada_core::{Batch, Polled, TimestampKind};
+use levada_kafka::source::{Headers, KafkaSourceConfig};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer};
 
@@ -10,7 +11,11 @@ type KeyAndValue<'b> = (Option<&'b [u8]>, Option<&'b [u8]>);
 
 /// Reads the only batches of a topic and returns them.
 async fn batches(topic: &Topic) -> Vec<Batch<()>> {
-    let mut reading = Reading::open(topic.bounded()).await;
+    batches_of(topic.bounded()).await
+}
+
+async fn batches_of(config: KafkaSourceConfig) -> Vec<Batch<()>> {
+    let mut reading = Reading::open(config).await;
     let mut batches = Vec::new();
     loop {
         match reading.poll_raw().await {
@@ -74,4 +79,19 @@ async fn append_time_is_told_apart_from_create_time() {
     let origin = batches[0].records()[0].origin;
     assert_eq!(origin.timestamp_kind, TimestampKind::Append);
     assert!(origin.timestamp.0 > 1_000_000_000_000, "{}", origin.timestamp);
+}
+
+/// Headers cost time even where there are none; who wants none is not charged.
+#[tokio::test]
+async fn headers_are_left_out_if_nobody_wants_them() {
+    let topic = Topic::new(1).await;
+    let producer = plain_producer(&topic.bootstrap);
+    let headers = OwnedHeaders::new().insert(Header { key: "trace", value: Some("1") });
+    producer.send(BaseRecord::<[u8], [u8]>::to(&topic.name).payload(b"v").headers(headers)).expect("send");
+    producer.flush(PATIENCE).expect("flush");
+
+    let batches = batches_of(topic.bounded().headers(Headers::Skip)).await;
+    let record = &batches[0].records()[0];
+    assert_eq!(batches[0].value(&record.origin), Some(&b"v"[..]));
+    assert_eq!(batches[0].headers(&record.origin).count(), 0);
 }
