@@ -24,7 +24,7 @@ pub fn row(number: u64) -> String {
         number % 100_000,
         number % 100,
         number % 1000,
-        number % 3 == 0,
+        number.is_multiple_of(3),
         number
     )
 }
@@ -57,7 +57,7 @@ pub async fn fill(brokers: &str, topic: &str, partitions: i32, rows: u64) -> Res
             producer.poll(Duration::from_millis(50));
             record = unsent;
         }
-        if number % 1000 == 0 {
+        if number.is_multiple_of(1000) {
             producer.poll(Duration::ZERO);
         }
     }

@@ -91,8 +91,7 @@ fn killed_bridge_writes_every_record_exactly_once() {
         let outage = &outage;
         let loops = [(&upsert, seed), (&insert, seed.wrapping_add(1))]
             .map(|(pipeline, seed)| scope.spawn(move || kill_again_and_again(pipeline, outage, seed, end)));
-        let kills = loops.map(|handle| handle.join().expect("a loop"));
-        kills
+        loops.map(|handle| handle.join().expect("a loop"))
     });
 
     for (name, kills) in ["upsert", "insert"].iter().zip(&kills) {

@@ -1,9 +1,13 @@
 //! The whole bridge against its own writing half fed from memory: what reading and decoding cost on top of writing.
 //!
 //! One partition of 1 M JSON rows of about 200 bytes and 7 columns, one connection, upserts into an empty table. Beside
-//! it, the same rows from 4 partitions by 4 subtasks, with the processor time of client, broker and Postgres.
+//! it, the same rows from 4 partitions by 4 subtasks: with the processor time of client, broker and Postgres, and with the
+//! table locked for a while, to see what memory a stalled sink makes the process hold.
 
 use std::error::Error;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use levada::assemble::{assemble, sink_config};
@@ -19,6 +23,7 @@ use levada_formats::json::{JsonDecoder, JsonLimits};
 use levada_postgres::sink::PostgresSink;
 use levada_testcontainers::{Kafka, Postgres};
 use measure::{Run, Stopwatch};
+use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
 #[derive(Parser)]
@@ -46,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match arguments.variant.as_deref() {
         Some("memory") => println!("{}", serde_json::to_string(&runtime.block_on(memory(&arguments))?)?),
+        Some("stalled") => println!("{}", serde_json::to_string(&runtime.block_on(stalled(&arguments))?)?),
         Some(topic) => {
             let partitions = if topic == "four" { 4 } else { 1 };
             let run = runtime.block_on(bridge(&arguments, topic, partitions))?;
@@ -75,6 +81,7 @@ fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(
     let before = servers();
     let four = measure::alternate(&["four"], arguments.rounds, &passed_on)?;
     let after = servers();
+    let stalled = measure::alternate(&["stalled"], 1, &passed_on)?;
 
     let ratio = measure::median(&runs["one"], Run::rate) / measure::median(&runs["memory"], Run::rate);
     let per_million = |seconds: f64| {
@@ -90,6 +97,7 @@ fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(
             "memory": measure::summary(&runs["memory"]),
             "four_partitions": {
                 "bridge": measure::summary(&four["four"]),
+                "peak_mib_with_the_table_locked": stalled["stalled"][0].peak_mib.round(),
                 "cpu_s_per_million": {
                     "client": (measure::median(&four["four"], Run::cpu_per_million) * 1000.0).round() / 1000.0,
                     "broker": per_million(after.0 - before.0),
@@ -135,6 +143,25 @@ async fn bridge(arguments: &Arguments, topic: &str, parallelism: u32) -> Result<
     Ok(run)
 }
 
+/// How long the table is locked: long enough for every queue to be full.
+const LOCKED: Duration = Duration::from_secs(8);
+
+async fn stalled(arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
+    reset(arguments).await?;
+    let (client, connection) = tokio_postgres::connect(&arguments.postgres, NoTls).await?;
+    let connection = tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").await?;
+    let mut job = assemble(&pipeline(arguments, "four", 4)?, Some(Until::Now))?;
+    let watch = Stopwatch::default();
+    // Nothing ever comes of the pending future: the time is the point.
+    timeout(LOCKED, pending::<()>()).await.unwrap_or_default();
+    client.batch_execute("COMMIT").await?;
+    drop(client);
+    connection.await??;
+    let report = job.wait().await?;
+    Ok(watch.stop(report.balance.committed.written))
+}
+
 async fn memory(arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
     reset(arguments).await?;
     let pipeline = pipeline(arguments, "memory", 1)?;
@@ -165,7 +192,7 @@ fn assignment(split: &SplitId) -> Assignment {
     Assignment {
         splits: vec![split.clone()],
         streams: vec![StreamStart {
-            stream: split.stream.clone(),
+            stream: Arc::clone(&split.stream),
             id: StreamId("memory".into()),
             splits: vec![start],
         }],
@@ -173,8 +200,11 @@ fn assignment(split: &SplitId) -> Assignment {
     }
 }
 
+/// A batch and the position behind it.
+type Decoded = (Batch<Keyed>, u64);
+
 /// Decodes all rows ahead of time, in batches as the source makes them; each with the position behind it.
-fn decoded(rows: u64, split: &SplitId) -> Result<Vec<(Batch<Keyed>, u64)>, Box<dyn Error>> {
+fn decoded(rows: u64, split: &SplitId) -> Result<Vec<Decoded>, Box<dyn Error>> {
     let mut json = JsonDecoder::new(JsonLimits::default());
     let key_shape = Shape::new(["id"]);
     let mut batches = Vec::new();
@@ -190,7 +220,7 @@ fn decoded(rows: u64, split: &SplitId) -> Result<Vec<(Batch<Keyed>, u64)>, Box<d
         let mut records = Vec::with_capacity(batch.len());
         for record in batch.records() {
             let row = json.decode_row(&batch.value_slice(&record.origin).ok_or("no value")?)?;
-            let key = Row::new(key_shape.clone(), vec![row.get("id").ok_or("no id")?.clone()]);
+            let key = Row::new(Arc::clone(&key_shape), vec![row.get("id").ok_or("no id")?.clone()]);
             let item = Keyed { key: Some(key), change: Change::Upsert(row) };
             records.push(Record { origin: record.origin, item });
         }
