@@ -18,3 +18,7 @@ pub mod exit;
 mod logs;
 mod run;
 mod startup;
+
+/// Every fail point on the way of a record, in the order in which a claim and a commit pass them.
+#[cfg(feature = "failpoints")]
+pub use levada_postgres::sink::FAIL_POINTS;

@@ -1,4 +1,5 @@
 //! Two processes of one pipeline: one of them writes, and never both.
+#![cfg(feature = "failpoints")]
 
 use std::time::{Duration, Instant};
 
