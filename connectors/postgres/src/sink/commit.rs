@@ -21,7 +21,7 @@ use tokio_postgres::types::ToSql;
 
 use super::claim::SplitArrays;
 use super::error::Failure;
-use super::failpoint;
+use super::failpoint::{self, fail_point};
 use super::session::{Session, Step, pipelined};
 use super::sql;
 use super::statement::Work;
@@ -109,7 +109,7 @@ async fn transaction(
     for statement in &work.statements {
         prepared.push(session.prepare(&statement.sql).await.map_err(Unflushed::Data)?);
     }
-    failpoint::reached("pg::commit::before_begin").await;
+    fail_point!("pg::commit::before_begin");
     let client = &session.client;
     client.batch_execute(sql::BEGIN).await.map_err(|error| Unflushed::Failed(error.into()))?;
 
@@ -155,8 +155,8 @@ async fn one_by_one(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
     let mut answers = Vec::with_capacity(steps.len());
     for (number, step) in steps.into_iter().enumerate() {
         if number == last {
-            failpoint::reached("pg::commit::after_data").await;
-            failpoint::reached("pg::commit::before_commit").await;
+            fail_point!("pg::commit::after_data");
+            fail_point!("pg::commit::before_commit");
         }
         let answer = step.await;
         let has_failed = answer.is_err();
@@ -165,10 +165,10 @@ async fn one_by_one(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
             break;
         }
         if number == 0 {
-            failpoint::reached("pg::commit::after_positions").await;
+            fail_point!("pg::commit::after_positions");
         }
         if number == last {
-            failpoint::reached("pg::commit::after_commit").await;
+            fail_point!("pg::commit::after_commit");
         }
     }
     answers

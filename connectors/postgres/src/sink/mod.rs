@@ -50,6 +50,7 @@ use catalog::Target;
 use claim::{Claim, Held, Stored, Unclaimed};
 use commit::{Move, Unflushed};
 use error::Failure;
+use failpoint::fail_point;
 use reconnect::Outcome;
 use session::Session;
 use statement::{Work, build};
@@ -415,14 +416,14 @@ impl Sink<Keyed> for PostgresSink {
 impl AtomicSink<Keyed> for PostgresSink {
     async fn claim(&mut self, assignment: &Assignment) -> Result<Positions, SinkError> {
         let job = self.job()?;
-        failpoint::reached("pg::claim::before").await;
+        fail_point!("pg::claim::before");
         if self.is_in_doubt {
             self.session = None;
         }
         let stored = Box::pin(self.claim_splits(&job, assignment)).await?;
         self.hold(&stored);
         self.is_in_doubt = false;
-        failpoint::reached("pg::claim::after").await;
+        fail_point!("pg::claim::after");
         let positions: Positions = assignment
             .splits
             .iter()

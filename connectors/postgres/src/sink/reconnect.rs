@@ -10,9 +10,10 @@ use super::backoff::Pauses;
 use super::claim::Stored;
 use super::commit::Move;
 use super::error::Failure;
+use super::failpoint::fail_point;
 use super::session::Session;
 use super::stats::Health;
-use super::{Job, PostgresSink, failpoint};
+use super::{Job, PostgresSink};
 
 /// What became of a commit whose connection was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl PostgresSink {
         self.session = None;
         let mut pauses = Pauses::new(Duration::from_millis(50), self.config.reconnect_pause);
         loop {
-            failpoint::reached("pg::reconnect").await;
+            fail_point!("pg::reconnect");
             match Session::connect(&self.config, &job.application_name).await {
                 Ok(session) => {
                     self.session = Some(session);
