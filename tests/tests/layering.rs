@@ -58,6 +58,19 @@ fn every_arrow_between_rooms_is_in_the_readme() {
     }
 }
 
+/// The guarantees table names the tests behind its cells: they must be there.
+#[test]
+fn tests_named_in_the_readme_exist() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let named: Vec<(&str, &str)> =
+        readme.split('`').filter_map(|code| code.split_once("::")).filter(|(_, name)| !name.contains(':')).collect();
+    assert!(named.len() >= 6, "the README names tests: {named:?}");
+    for (file, name) in named {
+        let text = fs::read_to_string(root().join(format!("tests/tests/{file}.rs"))).unwrap_or_default();
+        assert!(text.contains(&format!("fn {name}()")), "the README names {file}::{name}, which is not there");
+    }
+}
+
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the workspace") {
         let path = entry.expect("an entry").path();
@@ -99,7 +112,7 @@ fn unsafe_stands_in_one_module_only() {
 
 #[test]
 fn sql_is_put_together_in_one_module_only() {
-    let verbs = ["INSERT INTO", "DELETE FROM", "UPDATE ", "SELECT "];
+    let verbs = ["insert into ", "delete from ", "update ", "select "];
     let mut looked_at = 0;
     for (path, text) in sources() {
         if !path.starts_with("connectors/postgres/src") || path.ends_with("/sql.rs") {
@@ -107,7 +120,8 @@ fn sql_is_put_together_in_one_module_only() {
         }
         looked_at += 1;
         for (number, line) in text.lines().enumerate() {
-            let formats = line.contains("format!(") && verbs.iter().any(|verb| line.contains(verb));
+            let line = line.to_lowercase();
+            let formats = line.contains("format!(\"") && verbs.iter().any(|verb| line.contains(verb));
             assert!(!formats, "{path}:{}: SQL is put together outside sql.rs", number + 1);
         }
     }
