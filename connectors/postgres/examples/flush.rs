@@ -1,7 +1,7 @@
 //! Measures flushes of rows of seven columns: `cargo run --release --example flush -- URL [rows per commit] [rows per statement]`.
 //!
 //! Prints, per row, the time that `write` and `commit` take and this process's own CPU time. Commits alternate between
-//! fresh keys and keys that are there.
+//! fresh keys and keys that are there. Makes the table `flush_bench` anew, and leaves no positions behind.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,8 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     client
         .batch_execute(
             "drop table if exists flush_bench; create table flush_bench (id bigint primary key, name text, price numeric(12,2),
-             seen timestamptz, day date, count int, active bool);
-             create schema if not exists levada; drop table if exists levada.positions, levada.meta",
+             seen timestamptz, day date, count int, active bool)",
         )
         .await?;
 
@@ -49,7 +48,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         PostgresSinkConfig::from_url(&url, TableName::new("flush_bench")?, WriteMode::Upsert)?.key(["id"]);
     config.rows_per_statement = rows_per_statement;
     let mut sink = PostgresSink::new(config);
-    sink.open(SinkContext { job: "bench".to_owned(), subtask: 0, parallelism: 1 }).await?;
+    let job = format!("flush_bench {}", std::process::id());
+    sink.open(SinkContext { job: job.clone(), subtask: 0, parallelism: 1 }).await?;
     let split = SplitId::new("s", 0);
     let start = SplitStart { index: 0, start: Position::at(0), earliest: Position::at(0) };
     let streams = vec![StreamStart { stream: "s".into(), id: StreamId("1".into()), splits: vec![start] }];
@@ -102,5 +102,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     sink.close().await;
+    client.execute("delete from levada.positions where pipeline = $1", &[&job]).await?;
     Ok(())
 }

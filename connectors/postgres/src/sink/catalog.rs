@@ -208,9 +208,7 @@ fn check_options(
         let Some(column) = columns.iter().find(|column| column.name.as_str() == name) else {
             return Err(fatal(format!("there are options for column {name:?}, which {table} does not have")));
         };
-        if let Some(unit) = options.unit
-            && !column.ty.takes_unit(unit)
-        {
+        if options.unit.is_some() && !column.ty.takes_unit() {
             return Err(fatal(format!(
                 "column {} of {table} has a unit of time, but its type is {}",
                 column.name, column.ty

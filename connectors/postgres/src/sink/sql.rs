@@ -107,11 +107,16 @@ fn list<T>(items: impl IntoIterator<Item = T>, separator: &str, print: impl Fn(T
 pub(crate) fn insert(table: &TableName, columns: &[SqlColumn<'_>]) -> String {
     let names = list(columns, ", ", |column| column.name.to_string());
     let values = list(columns.iter().enumerate(), ", ", |(number, column)| value(number, column.ty));
-    let overriding = match columns.iter().any(|column| column.is_identity_always) {
+    let overriding = overriding(columns);
+    format!("insert into {table} as t ({names}){overriding} select {values} from {}", rows_from(columns, ""))
+}
+
+/// Lets values into a column that the server would number by itself.
+fn overriding(columns: &[SqlColumn<'_>]) -> &'static str {
+    match columns.iter().any(|column| column.is_identity_always) {
         true => " overriding system value",
         false => "",
-    };
-    format!("insert into {table} as t ({names}){overriding} select {values} from {}", rows_from(columns, ""))
+    }
 }
 
 /// Inserts rows that have exactly these columns, or sets the columns in the row of the same key.
@@ -150,10 +155,7 @@ pub(crate) fn update_or_insert(table: &TableName, columns: &[SqlColumn<'_>]) -> 
         false => format!("update {table} as t set {set} from r where {} returning {key}", on_key("t", "r")),
     };
     let names = list(columns, ", ", |column| column.name.to_string());
-    let overriding = match columns.iter().any(|column| column.is_identity_always) {
-        true => " overriding system value",
-        false => "",
-    };
+    let overriding = overriding(columns);
     let values = list(numbered(), ", ", |(number, _)| format!("r.c{}", number + 1));
     format!(
         "with r as materialized (select {rows} from {}), done as ({there}) \

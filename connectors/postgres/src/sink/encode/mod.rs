@@ -18,7 +18,7 @@ use std::fmt;
 
 use levada_core::Value;
 
-use super::config::{ColumnOptions, EpochUnit};
+use super::config::ColumnOptions;
 
 pub(crate) use numeric::Precision;
 
@@ -189,13 +189,9 @@ impl ColumnType {
         }
     }
 
-    fn unit_applies(&self) -> bool {
-        matches!(self, ColumnType::Date | ColumnType::Timestamp(_) | ColumnType::Timestamptz(_))
-    }
-
     /// Tells whether a unit of counted time means something for the column.
-    pub(crate) fn takes_unit(&self, _unit: EpochUnit) -> bool {
-        self.unit_applies()
+    pub(crate) fn takes_unit(&self) -> bool {
+        matches!(self, ColumnType::Date | ColumnType::Timestamp(_) | ColumnType::Timestamptz(_))
     }
 }
 
