@@ -125,7 +125,7 @@ impl<T> Batch<T> {
         (BatchParts { splits: self.splits, arena: self.arena }, self.records)
     }
 
-    /// Makes a batch without records over the same arena and splits, to look origins up in.
+    /// Returns arena and splits, to build the batch of a next step over them while this one is still read.
     pub fn parts(&self) -> BatchParts {
         BatchParts { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena) }
     }

@@ -43,21 +43,6 @@ impl Budget {
         Some(Permit { shared: Arc::clone(&self.shared), bytes })
     }
 
-    /// Like [`Budget::try_acquire`], waiting up to `patience` for bytes to return. Blocks its thread.
-    pub fn acquire_blocking(&self, bytes: usize, patience: Duration) -> Option<Permit> {
-        let used = self.shared.used();
-        let (mut used, timeout) = self
-            .shared
-            .returned
-            .wait_timeout_while(used, patience, |used| *used > 0 && *used + bytes > self.shared.limit)
-            .unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() && *used > 0 && *used + bytes > self.shared.limit {
-            return None;
-        }
-        *used += bytes;
-        Some(Permit { shared: Arc::clone(&self.shared), bytes })
-    }
-
     /// Waits up to `patience` until no more than `level` bytes are in flight, and tells whether that is so. Blocks.
     pub fn wait_below(&self, level: usize, patience: Duration) -> bool {
         let used = self.shared.used();
@@ -85,13 +70,6 @@ impl Budget {
 pub struct Permit {
     shared: Arc<Shared>,
     bytes: usize,
-}
-
-impl Permit {
-    /// Returns the share in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Drop for Permit {
@@ -130,14 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_permit_ends_when_bytes_return() {
+    fn waiting_for_room_ends_when_bytes_return() {
         let budget = Budget::new(10);
         let first = budget.try_acquire(10);
+        assert!(!budget.wait_below(5, Duration::ZERO));
         let waiting = budget.clone();
-        let waiter =
-            std::thread::spawn(move || waiting.acquire_blocking(5, Duration::from_secs(60)).is_some());
+        let waiter = std::thread::spawn(move || waiting.wait_below(5, Duration::from_secs(60)));
         drop(first);
         assert!(waiter.join().expect("waiter"));
-        assert!(budget.acquire_blocking(11, Duration::ZERO).is_some(), "nothing in flight admits anything");
     }
 }

@@ -1,7 +1,7 @@
 //! The words and contracts that every Levada crate shares.
 //!
-//! This crate is *not* a runtime: it has no tasks, no I/O and no clock of its own. A connector author depends on it
-//! alone; the engine drives what is written against it.
+//! This crate is *not* a runtime: it has no tasks and does no I/O. A connector author depends on it alone; the engine
+//! drives what is written against it.
 //!
 //! ```text
 //!   Source ──▶ Batch<()> ──▶ map ──▶ Batch<Change> ──▶ AtomicSink
@@ -13,7 +13,7 @@
 //! * [`arena`]: payload bytes, shared by all records of a batch and counted by the [`budget`].
 //! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
 //! * [`split`]: splits, positions and streams.
-//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed.
+//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed; [`clock`]: time as a value.
 #![forbid(unsafe_code)]
 
 pub mod arena;
