@@ -27,7 +27,8 @@ pub(crate) fn copy_folder(from: &Path, to: &Path, owner: Option<User>) -> Result
     give(to, owner)
 }
 
-fn give(path: &Path, owner: Option<User>) -> Result<(), Error> {
+/// Gives a file or folder to `owner`, if that is another one than us.
+pub(crate) fn give(path: &Path, owner: Option<User>) -> Result<(), Error> {
     match owner {
         Some(user) => chown(path, Some(user.uid), Some(user.gid)).doing("change the owner of", path),
         None => Ok(()),

@@ -17,7 +17,7 @@ use crate::error::Doing;
 use crate::names::unique_name;
 
 pub(crate) use classes::class_archive;
-pub(crate) use copy::copy_folder;
+pub(crate) use copy::{copy_folder, give};
 pub(crate) use jars::{Jars, jars};
 
 /// Returns the cache folder: `$LEVADA_CACHE`, else `$XDG_CACHE_HOME/levada`, else `~/.cache/levada`.

@@ -1,7 +1,6 @@
 //! The data folder: initialised once per machine and version, then copied.
 
 use std::fs;
-use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +8,9 @@ use std::process::Command;
 use super::handle::{PASSWORD, USER};
 use super::user::server_user;
 use crate::Error;
-use crate::cache::{copy_folder, entry};
+use crate::cache::{copy_folder, entry, give};
 use crate::error::Doing;
-use crate::process::{DataFolder, User};
+use crate::process::DataFolder;
 use crate::programs::run_to_end;
 
 /// Returns an initialised data folder in the cache; nothing may run in it.
@@ -48,14 +47,6 @@ fn initialise(programs: &Path, unsealed: &Path) -> Result<(), Error> {
     }
     run_to_end("initdb", &mut initdb)?;
     copy_folder(&folder.path().join("data"), &unsealed.join("data"), None)
-}
-
-/// Gives a file or folder to the server's user, if that is another one than ours.
-pub(super) fn give(path: &Path, user: Option<User>) -> Result<(), Error> {
-    match user {
-        Some(user) => chown(path, Some(user.uid), Some(user.gid)).doing("change the owner of", path),
-        None => Ok(()),
-    }
 }
 
 /// Turns `postgres (PostgreSQL) 15.13 (Debian …)` into a file name that still tells versions apart.

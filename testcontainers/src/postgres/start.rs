@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::PostgresBuilder;
 use super::handle::{Postgres, SERVER};
-use super::initialise::{give, initialised};
+use super::initialise::initialised;
 use super::user::server_user;
 use crate::Error;
-use crate::cache::copy_folder;
+use crate::cache::{copy_folder, give};
 use crate::logs::Log;
 use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess, ended_early};
 use crate::programs::postgres_folder;
