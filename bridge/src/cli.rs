@@ -13,7 +13,7 @@ Exit codes:
   0  done: the bounded read is complete, or the job stopped when it was told to
   1  the job gave up; the last line of the log tells why
   2  the command line or the pipeline file is wrong; nothing was started
-  3  a topic, table, key, privilege or password is not as the pipeline needs it; nothing was written
+  3  a topic, table, key, privilege or password is not as the pipeline needs it; what is committed is whole
   4  a record cannot be written; the log names it
   5  another process has taken the pipeline over
   6  the balance does not close: a bug
@@ -82,5 +82,8 @@ pub fn main() -> Exit {
             return Exit::Failed;
         }
     };
-    runtime.block_on(run::run(&pipeline, arguments.until, arguments.log_format, &bar))
+    let exit = runtime.block_on(run::run(&pipeline, arguments.until, arguments.log_format, &bar));
+    // Dropping the runtime would wait without a limit for a client that does not come to its end.
+    runtime.shutdown_background();
+    exit
 }

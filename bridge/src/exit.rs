@@ -12,8 +12,8 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the pipeline file is wrong; nothing was started.
     Config = 2,
-    /// A topic, table, key or privilege is not as the pipeline needs it, or a system refused the credentials; nothing
-    /// was written.
+    /// A topic, table, key or privilege is not as the pipeline needs it, or a system refused the credentials: at the
+    /// start, or because that has changed since. What is committed is whole.
     Refused = 3,
     /// A record cannot be written; the log names it.
     BadRecord = 4,

@@ -1,7 +1,8 @@
 //! The `levada` command: moves Kafka topics into Postgres tables exactly once.
 //!
-//! It is *not* a stream processor: no joins, windows or shuffles. It reads a pipeline file, checks it against the live
-//! systems, says what it guarantees and what that rests on, and moves records until it is stopped or the work is done.
+//! It is *not* a stream processor: no joins, windows or shuffles. It reads a pipeline file, says what it guarantees and
+//! what that rests on, checks topics and table when it opens them, and moves records until it is stopped or the work is
+//! done.
 //!
 //! ```text
 //!   pipeline file ──▶ config (every error at once) ──▶ assemble ──▶ levada-engine job

@@ -22,6 +22,7 @@ pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFor
                 table = text("table"),
                 order = text("order"),
                 commits = text("commits"),
+                uses = text("uses"),
                 "pipeline starts"
             );
         }

@@ -179,12 +179,15 @@ impl<'a> Field<'a> {
         };
         if items.is_empty() {
             self.error("must name at least one");
+            return None;
         }
         let item = |(number, node): (usize, &'a Node)| {
             Field { path: format!("{}[{number}]", self.path), line: node.line, node, errors: self.errors }
                 .name()
         };
-        items.iter().enumerate().map(item).collect()
+        // Collecting first reports every item, not only the first bad one.
+        let names: Vec<_> = items.iter().enumerate().map(item).collect();
+        names.into_iter().collect()
     }
 
     /// Reads one of a few words.
