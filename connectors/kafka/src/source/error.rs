@@ -99,6 +99,8 @@ pub(super) enum ReadError {
         #[source]
         cause: KafkaError,
     },
+    #[error("the Kafka client does not take property {property}: {reason}")]
+    Property { property: String, reason: String },
     #[error("no broker told the offsets of {split}")]
     NoOffsets { split: SplitId },
     #[error("opening was given up")]
@@ -106,6 +108,19 @@ pub(super) enum ReadError {
 }
 
 impl ReadError {
+    /// Says why no client could be made. The client's own text repeats the value of a property, which may be a secret
+    /// under a misspelt name.
+    pub(super) fn of_creation(cause: KafkaError) -> Self {
+        match cause {
+            KafkaError::ClientConfig(_, text, property, value) => {
+                let is_shown = value.is_empty() || !text.contains(&value);
+                let reason = if is_shown { text } else { "the value is not one that it can have".to_owned() };
+                ReadError::Property { property, reason }
+            }
+            cause => ReadError::Call { doing: "start with this configuration", cause },
+        }
+    }
+
     fn class(&self) -> ErrorClass {
         match self {
             ReadError::Open { .. } | ReadError::NoOffsets { .. } => ErrorClass::Reconnect,

@@ -354,8 +354,8 @@ impl ReaderThread {
     fn open(&self) -> Result<(Client, Opened), ReadError> {
         let SourceContext { subtask, parallelism, budget } = &self.ctx;
         let config = client::client_config(&self.config, budget, *subtask, *parallelism);
-        let client = Client::new(&config, Arc::clone(self.exchange.wake()))
-            .map_err(|cause| ReadError::Call { doing: "start with this configuration", cause })?;
+        let client =
+            Client::new(&config, Arc::clone(self.exchange.wake())).map_err(ReadError::of_creation)?;
         let opener = Opener {
             client: &client,
             config: &self.config,

@@ -1,6 +1,7 @@
 //! Errors end the job with the split and the reason, or are counted.
 
-use levada_core::{ErrorClass, Polled, Position, Source, SourceError};
+use levada_core::{Budget, ErrorClass, Polled, Position, Source, SourceContext, SourceError};
+use levada_kafka::source::{KafkaSource, KafkaSourceConfig};
 use rdkafka::admin::AdminOptions;
 
 use super::bounded::delete_before;
@@ -75,4 +76,18 @@ async fn a_topic_deleted_while_it_is_read_is_an_error_that_names_it() {
     deleted.into_iter().for_each(|result| drop(result.expect("deleted")));
     let message = error_of(&mut reading).await.to_string();
     assert!(message.contains(&topic.name) && message.contains("deleted"), "{message}");
+}
+
+/// [SRC-10] a secret under a misspelt name, or as the value of another property, is not shown.
+#[tokio::test]
+async fn a_property_that_the_client_refuses_is_named_without_its_value() {
+    for property in ["sasl.pasword", "fetch.wait.max.ms", "security.protocol"] {
+        let config = KafkaSourceConfig::new("localhost:9092", ["flights"]).property(property, "hunter2");
+        let mut source = KafkaSource::new(config).expect("passed through");
+        let ctx = SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(1 << 20) };
+        let error = source.open(ctx).await.expect_err("refused");
+        let told = format!("{} {error:?}", levada_core::ErrorChain(&error));
+        assert!(told.contains(property) && !told.contains("hunter2"), "{told}");
+        source.close().await;
+    }
 }
