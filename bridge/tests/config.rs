@@ -66,7 +66,7 @@ fn every_field_is_read() {
 fn defaults_are_those_of_the_readme() {
     let pipeline = read(
         "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json}}\n\
-         sink: {postgres: {url: u, table: t, key: {from: value, columns: id}}}",
+         sink: {postgres: {url: 'host=h', table: t, key: {from: value, columns: id}}}",
     )
     .expect("a pipeline");
     assert_eq!(pipeline.source.start, StartFrom::Earliest);
@@ -91,7 +91,7 @@ source:
     format: xml
 sink:
   postgres:
-    url: u
+    url: 'host=h'
     table: ''
     mode: replace
     key: {from: value}
@@ -124,7 +124,7 @@ commit: {age: 3, row: 9}
 fn contradictions_are_told() {
     let sink = |lines: &str| {
         let head = "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json}}\nsink:\n  postgres:\n";
-        let text = format!("{head}    url: u\n    table: t\n{lines}");
+        let text = format!("{head}    url: host=h\n    table: t\n{lines}");
         mistakes(&text).concat()
     };
     assert!(sink("    mode: upsert\n").contains("upsert needs \"key\""));
@@ -136,6 +136,46 @@ fn contradictions_are_told() {
     let no_delimiter = "    key: {from: record_key, format: delimited, columns: [a, b]}\n";
     assert!(sink(no_delimiter).contains("needs \"delimiter\""));
     assert!(sink("    key: {from: coordinates, columns: [a, b]}\n").contains("exactly three columns"));
+}
+
+/// [BRG-01] [SRC-10] [PGS-30] what the source or the sink would refuse stands in the file, too: told like any other
+/// mistake, in the file's words.
+#[test]
+fn what_the_connectors_refuse_is_told_with_line_and_field() {
+    let long = "x".repeat(64);
+    let told = mistakes(&format!(
+        "name: p
+source:
+  kafka:
+    brokers: a:1
+    topics: [x, y, x]
+    format: json
+    properties:
+      auto.offset.reset: latest
+      group.id: ''
+      fetch.wait.max.ms: 100
+sink:
+  postgres:
+    url: postgres://me:hunter2@h:port/d
+    schema: \"a\\0b\"
+    table: {long}
+    key: {{from: value, columns: [id, id]}}
+"
+    ));
+    let expected = [
+        "p.yaml:5: source.kafka.topics: \"x\" is named twice".to_owned(),
+        "p.yaml:8: source.kafka.properties.auto.offset.reset: not passed on; \"start\" says where to begin".to_owned(),
+        "p.yaml:9: source.kafka.properties.group.id: not passed on; what is exactly once rests on it, or it is made of \
+         the pipeline's name"
+            .to_owned(),
+        "p.yaml:13: sink.postgres.url: the connection string is no valid postgres:// URL or list of key=value pairs (not \
+         shown here, it may hold a password)"
+            .to_owned(),
+        "p.yaml:14: sink.postgres.schema: identifier \"a\\0b\" holds a NUL character".to_owned(),
+        format!("p.yaml:15: sink.postgres.table: identifier {long:?} has 64 bytes; Postgres keeps 63"),
+        "p.yaml:16: sink.postgres.key.columns: \"id\" is named twice".to_owned(),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use levada_engine::CommitPolicy;
+use levada_kafka::source::{ConfigError as KafkaError, KafkaSourceConfig};
+use levada_postgres::quote::{Identifier, TableName};
+use levada_postgres::sink::{PostgresSinkConfig, WriteMode};
 
 use super::fields::{ConfigError, ConfigErrors, Errors, Field, Section};
 use super::yaml;
@@ -238,22 +241,48 @@ fn source(field: &Field<'_>) -> Option<KafkaPart> {
 fn kafka(field: &Field<'_>) -> Option<KafkaPart> {
     let section = field.section()?;
     let brokers = section.required("brokers", "one or more host:port").and_then(|field| field.names());
-    let topics = section.required("topics", "one or more topics").and_then(|field| field.names());
+    let topics = section.required("topics", "one or more topics").and_then(|field| distinct_names(&field));
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
     let start = section.optional("start").map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
     let format = section.required("format", "json").and_then(|field| field.choice(&[("json", ())]));
     let properties =
-        section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| texts(&field));
+        section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| properties(&field));
     section.finish();
     format?;
     Some(KafkaPart { brokers: brokers?, topics: topics?, start: start?, properties: properties? })
 }
 
-fn texts(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
-    let read = |(name, field): (&str, Field<'_>)| Some((name.to_owned(), field.text()?));
+fn properties(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
+    let read = |(name, field): (&str, Field<'_>)| {
+        if is_ours(name) {
+            field.error(match name {
+                "auto.offset.reset" => "not passed on; \"start\" says where to begin",
+                "bootstrap.servers" | "metadata.broker.list" => {
+                    "not passed on; \"brokers\" names the servers"
+                }
+                _ => "not passed on; what is exactly once rests on it, or it is made of the pipeline's name",
+            });
+        }
+        Some((name.to_owned(), field.text()?))
+    };
     // Collecting first reports every entry, not only the first bad one.
     let entries: Vec<_> = field.section()?.all().map(read).collect();
     entries.into_iter().collect()
+}
+
+/// Tells whether the source sets a client property itself.
+fn is_ours(property: &str) -> bool {
+    let config = KafkaSourceConfig::new("any", ["any"]).property(property, "");
+    matches!(config.check(), Err(KafkaError::OwnedProperty { .. }))
+}
+
+/// Reads one name or a list of names, each of which may stand there once.
+fn distinct_names(field: &Field<'_>) -> Option<Vec<String>> {
+    let names = field.names()?;
+    if let Some(number) = (1..names.len()).find(|number| names[..*number].contains(&names[*number])) {
+        field.error(format!("{:?} is named twice", names[number]));
+    }
+    Some(names)
 }
 
 fn sink(field: &Field<'_>) -> Option<PostgresPart> {
@@ -266,8 +295,8 @@ fn sink(field: &Field<'_>) -> Option<PostgresPart> {
 fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
     let section = field.section()?;
     let url =
-        section.required("url", "postgres://user:password@host:port/database").and_then(|field| field.name());
-    let table = section.required("table", "a table").and_then(|field| field.name());
+        section.required("url", "postgres://user:password@host:port/database").and_then(|field| url(&field));
+    let table = section.required("table", "a table").and_then(|field| identifier(&field));
     let modes = [("upsert", TableMode::Upsert), ("insert", TableMode::Insert)];
     let mode = section.optional("mode").map_or(Some(TableMode::Upsert), |field| field.choice(&modes));
     let key_field = section.optional("key");
@@ -276,7 +305,7 @@ fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
     let tombstones_field = section.optional("tombstones");
     let tombstones =
         tombstones_field.as_ref().map_or(Some(Tombstones::Ignore), |field| field.choice(&policies));
-    let schema = section.optional("schema").map(|field| field.name());
+    let schema = section.optional("schema").map(|field| identifier(&field));
     let columns = section.optional("columns").map_or_else(|| Some(BTreeMap::new()), |field| columns(&field));
     let statement_timeout = section.optional("statement_timeout").map(|field| field.duration());
     let lock_timeout = section.optional("lock_timeout").map(|field| field.duration());
@@ -310,6 +339,24 @@ fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
     })
 }
 
+/// Reads a connection string. The message repeats no part of it.
+fn url(field: &Field<'_>) -> Option<String> {
+    let url = field.name()?;
+    let any = TableName::new("any").ok()?;
+    if let Err(error) = PostgresSinkConfig::from_url(&url, any, WriteMode::Insert) {
+        field.error(error.to_string());
+    }
+    Some(url)
+}
+
+fn identifier(field: &Field<'_>) -> Option<String> {
+    let name = field.name()?;
+    if let Err(error) = Identifier::new(name.as_str()) {
+        field.error(error.to_string());
+    }
+    Some(name)
+}
+
 fn key(field: &Field<'_>) -> Option<KeyFrom> {
     #[derive(Clone, Copy, PartialEq)]
     enum From {
@@ -330,9 +377,9 @@ fn key(field: &Field<'_>) -> Option<KeyFrom> {
         .and_then(|f| f.choice(&origins));
     let columns = if from == Some(From::Coordinates) {
         let defaults = ["kafka_topic", "kafka_partition", "kafka_offset"].map(str::to_owned);
-        section.optional("columns").map_or_else(|| Some(defaults.to_vec()), |field| field.names())
+        section.optional("columns").map_or_else(|| Some(defaults.to_vec()), |field| distinct_names(&field))
     } else {
-        section.required("columns", "the key's columns").and_then(|field| field.names())
+        section.required("columns", "the key's columns").and_then(|field| distinct_names(&field))
     };
     let format = match from {
         Some(From::RecordKey) => key_format(&section),
