@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use levada_core::{AtomicSink, Value};
+use levada_core::{AtomicSink, ErrorChain, Value};
 use tracing_subscriber::fmt::MakeWriter;
 
 use scene::{Scene, assignment, connect, opened, ready, send, text, upsert};
@@ -43,7 +43,11 @@ async fn logs_hold_no_value_and_no_secret() {
 
     let scene = Scene::new(
         "create table t (id text primary key, a text check (a <> 'hunter2-bad'));
-         create function talk() returns trigger language plpgsql as $$ begin raise warning 'row is %', new; return new; end $$;
+         create function talk() returns trigger language plpgsql as $$ begin
+             raise warning 'row is %', new;
+             if new.a = 'hunter2-forbidden' then raise 'not for %', new using errcode = '42501'; end if;
+             return new;
+         end $$;
          create trigger talking before insert on t for each row execute function talk()",
     );
     let password =
@@ -55,6 +59,9 @@ async fn logs_hold_no_value_and_no_secret() {
     };
     send(&mut sink, 0, change("hunter2-good")).await.expect("commit");
     send(&mut sink, 1, change("hunter2-bad")).await.expect_err("the check");
+    sink.discard();
+    let raised = send(&mut sink, 1, change("hunter2-forbidden")).await.expect_err("the trigger");
+    assert!(!ErrorChain(&raised).to_string().contains("hunter2"), "{}", ErrorChain(&raised));
     sink.discard();
     let number =
         vec![upsert(&[("id", text("x"))], &[("a", Value::Bytes(levada_core::Slice::owned(*b"hunter2")))])];

@@ -58,16 +58,26 @@ pub(crate) fn class_of(code: &str) -> ErrorClass {
         // Shut down, crashed, starting, idle session ended, idle transaction ended; read-only: a standby, or about
         // to become one.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" => ErrorClass::Reconnect,
-        // Too large for a page or an index; raised by a trigger.
-        "54000" | "P0001" => ErrorClass::BadRecord,
+        // Too large for a page or an index.
+        "54000" => ErrorClass::BadRecord,
         _ => match code.get(..2) {
             // Connection; resources: disk full, out of memory, too many connections.
             Some("08" | "53") => ErrorClass::Reconnect,
             // Data, integrity, a view's check option.
             Some("22" | "23" | "44") => ErrorClass::BadRecord,
+            // Raised by a trigger, or failed inside of one.
+            Some("P0") => ErrorClass::BadRecord,
+            Some(class) if is_made_up(class) => ErrorClass::BadRecord,
             _ => ErrorClass::Fatal,
         },
     }
+}
+
+/// Tells whether a class is neither the standard's nor the server's: only a function of the user's raises it.
+fn is_made_up(class: &str) -> bool {
+    // The standard keeps 0 to 4 and A to H for itself.
+    let is_standard = class.starts_with(|first: char| matches!(first, '0'..='4' | 'A'..='H'));
+    !is_standard && !matches!(class, "53" | "54" | "55" | "57" | "58" | "72" | "P0" | "XX")
 }
 
 /// An error of the server or the connection, reduced to what cannot hold a value of a row.
@@ -101,7 +111,7 @@ impl ServerError {
         Self {
             severity: Some(db.severity().to_owned()),
             code: Some(code.to_owned()),
-            message: has_safe_message(code).then(|| db.message().to_owned()),
+            message: (has_safe_message(code) && !is_raised(db)).then(|| db.message().to_owned()),
             table: db.table().map(str::to_owned),
             column: db.column().map(str::to_owned),
             constraint: db.constraint().map(str::to_owned),
@@ -118,6 +128,12 @@ impl ServerError {
         }
         place
     }
+}
+
+// A function may raise any SQLSTATE with any text. The server's own errors have no context, or that of a row lock
+// ("while updating tuple …").
+fn is_raised(error: &tokio_postgres::error::DbError) -> bool {
+    error.where_().is_some_and(|context| !context.starts_with("while "))
 }
 
 // Messages of these classes speak of names, privileges and resources. Those about data quote it, and a trigger may
@@ -158,7 +174,9 @@ mod tests {
         ] {
             assert_eq!(class_of(code), ErrorClass::Reconnect, "{code}");
         }
-        for code in ["22003", "22P02", "23502", "23505", "23514", "44000", "54000", "P0001"] {
+        for code in [
+            "22003", "22P02", "23502", "23505", "23514", "44000", "54000", "P0001", "P0002", "UE001", "99999",
+        ] {
             assert_eq!(class_of(code), ErrorClass::BadRecord, "{code}");
         }
         for code in ["42501", "42P01", "3D000", "28P01", "0A000", "XX000", ""] {

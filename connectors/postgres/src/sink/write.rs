@@ -150,7 +150,7 @@ impl Mappings {
         sets: &mut ColumnSets,
         key: Option<&Row>,
         value: Option<&Row>,
-    ) -> Result<Arc<Mapping>, SinkError> {
+    ) -> Result<Arc<Mapping>, Ambiguity> {
         let address = |row: Option<&Row>| row.map_or(std::ptr::null(), |row| Arc::as_ptr(row.shape()));
         let (key_shape, value_shape): ShapeAddress = (address(key), address(value));
         let place = (key_shape.addr(), value_shape.addr());
@@ -180,7 +180,7 @@ fn map(
     sets: &mut ColumnSets,
     key: Option<&Arc<Shape>>,
     value: Option<&Arc<Shape>>,
-) -> Result<Mapping, SinkError> {
+) -> Result<Mapping, Ambiguity> {
     let mut fields: Vec<Field> = Vec::new();
     let mut unknown = Vec::new();
     for (shape, is_in_key) in [(key, true), (value, false)] {
@@ -192,14 +192,14 @@ fn map(
                     continue;
                 }
                 Found::Ambiguous => {
-                    return Err(ambiguous(target, name, "several columns differ in case alone"));
+                    return Err(Ambiguity { field: name.clone(), is_of_columns: true });
                 }
             };
             match fields.iter().find(|field| field.column == column) {
                 None => fields.push(Field { column, is_in_key, position }),
                 // A key's field usually stands in the value, too; the key's own is what identifies the row.
                 Some(earlier) if earlier.is_in_key && !is_in_key => {}
-                Some(_) => return Err(ambiguous(target, name, "another field is for the same column")),
+                Some(_) => return Err(Ambiguity { field: name.clone(), is_of_columns: false }),
             }
         }
     }
@@ -216,11 +216,28 @@ fn map(
     })
 }
 
-fn ambiguous(target: &Target, field: &str, what: &str) -> SinkError {
-    SinkError::new(
-        ErrorClass::Fatal,
-        format!("field {field:?} cannot be assigned to a column of {}: {what}", target.table),
-    )
+/// A field that cannot be assigned to a column.
+#[derive(Debug)]
+struct Ambiguity {
+    field: Box<str>,
+    /// Whether it is the table that has several columns for the field, and not the record several fields for a column.
+    is_of_columns: bool,
+}
+
+impl Ambiguity {
+    /// A table is as it is for every record, but fields are a record's own.
+    fn at(self, coordinates: Coordinates, target: &Target) -> SinkError {
+        let Self { field, is_of_columns } = self;
+        let what = match is_of_columns {
+            true => "several columns differ in case alone",
+            false => "another field is for the same column",
+        };
+        let message = format!("field {field:?} cannot be assigned to a column of {}: {what}", target.table);
+        match is_of_columns {
+            true => SinkError::new(ErrorClass::Fatal, format!("{message}; met in record {coordinates}")),
+            false => SinkError::bad_record(coordinates, message),
+        }
+    }
 }
 
 /// Encodes the records of a batch. All of them, or, with an error, none.
@@ -274,7 +291,9 @@ fn write_all(
         if key.is_none() && !target.key.is_empty() {
             return Err(bad(format!("the key is null, and {} needs one", target.table)));
         }
-        let mapping = mappings.resolve(target, sets, key.as_ref(), value)?;
+        let mapping = mappings
+            .resolve(target, sets, key.as_ref(), value)
+            .map_err(|ambiguity| ambiguity.at(batch.coordinates(origin), target))?;
         if let Some(column) = mapping.missing_key {
             let name = &target.columns[column].name;
             return Err(bad(format!("the key has no field for key column {name} of {}", target.table)));
