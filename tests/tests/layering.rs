@@ -62,12 +62,18 @@ fn every_arrow_between_rooms_is_in_the_readme() {
 #[test]
 fn tests_named_in_the_readme_exist() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
-    let named: Vec<(&str, &str)> =
-        readme.split('`').filter_map(|code| code.split_once("::")).filter(|(_, name)| !name.contains(':')).collect();
+    let named: Vec<(&str, &str)> = readme
+        .split('`')
+        .filter_map(|code| code.split_once("::"))
+        .filter(|(_, name)| !name.contains(':'))
+        .collect();
     assert!(named.len() >= 6, "the README names tests: {named:?}");
     for (file, name) in named {
         let text = fs::read_to_string(root().join(format!("tests/tests/{file}.rs"))).unwrap_or_default();
-        assert!(text.contains(&format!("fn {name}()")), "the README names {file}::{name}, which is not there");
+        assert!(
+            text.contains(&format!("fn {name}()")),
+            "the README names {file}::{name}, which is not there"
+        );
     }
 }
 
