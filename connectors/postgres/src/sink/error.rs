@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use levada_core::{ErrorClass, SinkError};
 
@@ -18,6 +19,12 @@ impl Failure {
     /// Makes it an error that says what was tried.
     pub(crate) fn during(self, doing: impl Into<String>) -> SinkError {
         SinkError::new(self.class, doing).caused_by(*self.cause)
+    }
+
+    /// Makes the failure of a server that takes a connection and then says nothing.
+    pub(crate) fn silence(within: Duration) -> Self {
+        let message = format!("the server did not answer within {within:?}");
+        Self { class: ErrorClass::Reconnect, code: None, cause: Box::new(ServerError::without_code(message)) }
     }
 
     pub(crate) fn is(&self, code: &str) -> bool {
@@ -98,14 +105,7 @@ impl ServerError {
                 Some(cause) => format!("{error}: {cause}"),
                 None => error.to_string(),
             };
-            return Self {
-                severity: None,
-                code: None,
-                message: Some(message),
-                table: None,
-                column: None,
-                constraint: None,
-            };
+            return Self::without_code(message);
         };
         let code = db.code().code();
         Self {
@@ -115,6 +115,17 @@ impl ServerError {
             table: db.table().map(str::to_owned),
             column: db.column().map(str::to_owned),
             constraint: db.constraint().map(str::to_owned),
+        }
+    }
+
+    fn without_code(message: String) -> Self {
+        Self {
+            severity: None,
+            code: None,
+            message: Some(message),
+            table: None,
+            column: None,
+            constraint: None,
         }
     }
 

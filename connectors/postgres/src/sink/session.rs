@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
 use hashbrown::HashMap;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 use tracing::debug;
 
@@ -16,6 +17,9 @@ use super::sql;
 
 /// Statements kept prepared. Rows whose sets of fields vary without end would grow this without end.
 const MAX_PREPARED: usize = 256;
+
+/// How long the socket of one host may take, unless the connection string says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A live connection and the task that drives it.
 #[derive(Debug)]
@@ -36,16 +40,15 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Connects and sets the session's time limits.
+    /// Connects and sets the session's time limits, within one limit for every host and one for the rest.
     pub(crate) async fn connect(
         config: &PostgresSinkConfig,
         application_name: &str,
     ) -> Result<Self, Failure> {
         let mut connection = config.connection.clone();
         connection.application_name(application_name);
-        if connection.get_connect_timeout().is_none() {
-            connection.connect_timeout(Duration::from_secs(10));
-        }
+        let per_attempt = connection.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        connection.connect_timeout(per_attempt);
         // A peer that is gone without a word is noticed by the kernel, whether we are sending or waiting.
         if connection.get_tcp_user_timeout().is_none() {
             connection.tcp_user_timeout(Duration::from_secs(30));
@@ -55,6 +58,19 @@ impl Session {
             connection.keepalives_interval(Duration::from_secs(5));
             connection.keepalives_retries(4);
         }
+        // The driver's own limit is for the socket of each host. A server that takes the connection and then says
+        // nothing would be waited for without end.
+        let within = per_attempt * (connection.get_hosts().len().max(1) as u32 + 1);
+        match timeout(within, Box::pin(Self::establish(connection, config))).await {
+            Ok(session) => session,
+            Err(_) => Err(Failure::silence(within)),
+        }
+    }
+
+    async fn establish(
+        connection: tokio_postgres::Config,
+        config: &PostgresSinkConfig,
+    ) -> Result<Self, Failure> {
         let (client, mut connection) = connection.connect(NoTls).await?;
         let driver = tokio::spawn(async move {
             loop {

@@ -191,6 +191,21 @@ async fn opening_gives_up_after_its_timeout() {
     assert_eq!(error.class, ErrorClass::Reconnect);
 }
 
+/// [PGS-18] a server that takes connections and says nothing is away as well, and is not waited for without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn opening_gives_up_on_a_server_that_does_not_answer() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("its address");
+    let mut config = config(&format!("postgres://postgres@{address}/postgres"), "log", WriteMode::Insert);
+    config.connection.connect_timeout(Duration::from_millis(200));
+    config.open_timeout = Duration::from_millis(300);
+    let mut sink = PostgresSink::new(config);
+    let opening = tokio::time::timeout(Duration::from_secs(30), sink.open(crate::scene::context())).await;
+    let error = opening.expect("in time").expect_err("no answer");
+    assert_eq!(error.class, ErrorClass::Reconnect, "{}", chain(&error));
+    assert!(chain(&error).contains("did not answer"), "{}", chain(&error));
+}
+
 /// [PGS-02] a commit whose future was dropped leaves its outcome to the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_commit_is_resolved_by_the_next_claim() {
