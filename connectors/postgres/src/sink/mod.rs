@@ -66,6 +66,10 @@ pub fn ddl() -> String {
     format!("{}{}", sql::POSITIONS_SCHEMA, sql::POSITIONS_TABLES)
 }
 
+/// Column sets kept from one interval to the next. Rows whose sets of fields vary without end would grow them without
+/// end.
+const MAX_COLUMN_SETS: usize = 4096;
+
 /// Writes changes into one table, exactly once.
 ///
 /// The order of calls is that of [`AtomicSink`]: `open`, `claim`, then `write` and `commit` again and again, `close`.
@@ -135,6 +139,15 @@ impl PostgresSink {
 
     fn job(&self) -> Result<Job, SinkError> {
         self.job.clone().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the sink is not open"))
+    }
+
+    /// Empties the interval, and forgets column sets, which nothing refers to then, if there are too many.
+    fn clear_interval(&mut self) {
+        self.interval.clear();
+        if self.sets.len() > MAX_COLUMN_SETS {
+            self.sets = ColumnSets::new(self.target.as_ref().map_or(&[], |target| &target.key));
+            self.mappings = Mappings::default();
+        }
     }
 
     fn count_retry(&mut self, failure: &Failure) {
@@ -455,7 +468,7 @@ impl AtomicSink<Keyed> for PostgresSink {
                 ));
             }
             let committed = Committed { ignored: self.interval.ignored, ..Committed::default() };
-            self.interval.clear();
+            self.clear_interval();
             return Ok(committed);
         }
         let work = build(&self.interval, count, target, &mut self.sets, self.config.rows_per_statement);
@@ -474,12 +487,12 @@ impl AtomicSink<Keyed> for PostgresSink {
         };
         self.stats.flushes += 1;
         self.stats.rows += work.written + work.deleted;
-        self.interval.clear();
+        self.clear_interval();
         Ok(committed)
     }
 
     fn discard(&mut self) {
-        self.interval.clear();
+        self.clear_interval();
     }
 
     fn release(&mut self, splits: &[SplitId]) {

@@ -18,7 +18,8 @@ pub struct Stats {
     pub resolved: u64,
     /// Rolled back transactions that looked for a bad record.
     pub probes: u64,
-    /// Values of fields that the table has no column for, by field.
+    /// Values of fields that the table has no column for, by field; beyond the first thousand names together, as
+    /// `(others)`.
     pub unknown_fields: BTreeMap<String, u64>,
     /// Backends of earlier owners that a claim ended.
     pub terminated: u64,

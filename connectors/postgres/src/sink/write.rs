@@ -51,6 +51,10 @@ impl ColumnSets {
     pub(crate) fn columns(&self, number: usize) -> &[usize] {
         &self.sets[number]
     }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sets.len()
+    }
 }
 
 /// One change, by reference into its interval's buffers.
@@ -130,8 +134,29 @@ struct Field {
     position: usize,
 }
 
+impl Mapping {
+    /// Estimates the bytes of the names that it keeps.
+    fn weight(&self) -> usize {
+        let (key, value) = &self._shapes;
+        let names = [key, value].into_iter().flatten().flat_map(|shape| shape.names());
+        names.map(|name| name.len() + WEIGHT_OF_NAME).sum()
+    }
+}
+
 /// Shapes kept resolved. A format that makes a new shape for each record would grow this without end.
 const MAX_MAPPINGS: usize = 1024;
+
+/// Estimated bytes of their names, for shapes whose names are data.
+const MAX_MAPPED_BYTES: usize = 32 << 20;
+
+/// What a name costs besides its text: its allocations, and its entry in the index of a wide shape.
+const WEIGHT_OF_NAME: usize = 128;
+
+/// Names of fields without a column that are counted one by one.
+const MAX_UNKNOWN_FIELDS: usize = 1000;
+
+/// Where those beyond them are counted.
+const OTHER_FIELDS: &str = "(others)";
 
 type ShapeAddress = (*const Shape, *const Shape);
 
@@ -140,6 +165,8 @@ type ShapeAddress = (*const Shape, *const Shape);
 pub(crate) struct Mappings {
     /// By address; used for comparison only and never followed.
     known: HashMap<(usize, usize), Arc<Mapping>>,
+    /// Estimated bytes of the names of `known`.
+    weight: usize,
     last: Option<((usize, usize), Arc<Mapping>)>,
 }
 
@@ -163,9 +190,11 @@ impl Mappings {
             Some(mapping) => Arc::clone(mapping),
             None => {
                 let mapping = Arc::new(map(target, sets, key.map(Row::shape), value.map(Row::shape))?);
-                if self.known.len() >= MAX_MAPPINGS {
+                if self.known.len() >= MAX_MAPPINGS || self.weight > MAX_MAPPED_BYTES {
                     self.known.clear();
+                    self.weight = 0;
                 }
+                self.weight += mapping.weight();
                 self.known.insert(place, Arc::clone(&mapping));
                 mapping
             }
@@ -371,6 +400,8 @@ fn head(key: &[u8]) -> u64 {
 }
 
 fn count_unknown(stats: &mut Stats, name: &str, target: &Target) {
+    let is_new = !stats.unknown_fields.contains_key(name);
+    let name = if is_new && stats.unknown_fields.len() >= MAX_UNKNOWN_FIELDS { OTHER_FIELDS } else { name };
     match stats.unknown_fields.get_mut(name) {
         Some(count) => *count += 1,
         None => {

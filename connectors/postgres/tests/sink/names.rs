@@ -65,6 +65,42 @@ async fn field_without_a_column_is_counted() {
     assert_eq!(error.class, ErrorClass::BadRecord);
 }
 
+/// [PGS-29] names without end are data: they take no memory without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_without_a_column_are_counted_together_beyond_a_thousand() {
+    let scene = Scene::new("create table t (a int)");
+    let mut sink = ready(scene.insert("t")).await;
+    let names: Vec<String> = (0..1500).map(|n| format!("extra {n}")).collect();
+    let rows = names.iter().map(|name| keyless(&[("a", number("1")), (name.as_str(), text("x"))])).collect();
+    send(&mut sink, 0, rows).await.expect("commit");
+    let counted = &sink.stats().unknown_fields;
+    assert_eq!((counted.get("extra 999"), counted.get("extra 1000")), (Some(&1), None));
+    assert_eq!((counted.len(), counted.get("(others)")), (1001, Some(&500)));
+}
+
+/// [PGS-16] more different sets of columns than are kept from one interval to the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_ever_different_columns_are_written() {
+    let columns: Vec<String> = (0..13).map(|n| format!("c{n} int")).collect();
+    let scene = Scene::new(&format!("create table t (id int primary key, {})", columns.join(", ")));
+    let mut sink = ready(scene.upsert("t").key(["id"])).await;
+    let names: Vec<String> = (0..13).map(|n| format!("c{n}")).collect();
+    let row = |id: i64| {
+        let set = (0..13).filter(|bit| id >> bit & 1 == 1);
+        let fields: Vec<(&str, Value)> = set.map(|bit| (names[bit].as_str(), Value::Int(1))).collect();
+        upsert(&[("id", Value::Int(id))], &fields)
+    };
+    // The first interval has more sets than are kept; the second one is written after they are forgotten.
+    let (first, second): (Vec<_>, Vec<_>) = (0..8192).map(|id| (id, row(id))).partition(|(id, _)| *id < 4500);
+    for part in [first, second] {
+        let offset = part[0].0 as u64;
+        send(&mut sink, offset, part.into_iter().map(|(_, row)| row).collect()).await.expect("commit");
+    }
+    let filled: Vec<String> = names.iter().map(|name| format!("count({name})")).collect();
+    let counts = scene.row(&format!("select count(*), {} from t", filled.join(", ")));
+    assert_eq!(counts, format!("8192{}", "|4096".repeat(13)));
+}
+
 /// [PGS-09] the error says what is wanted, what is there, and what would help.
 #[tokio::test(flavor = "multi_thread")]
 async fn key_without_a_unique_index_is_refused() {
