@@ -62,6 +62,30 @@ fn every_field_is_read() {
     assert_eq!((commit.max_rows, commit.max_bytes, commit.max_age), (7, 2048, Duration::from_secs(300)));
 }
 
+/// The pipeline that the README shows is read, and has the defaults that it tells.
+#[test]
+fn pipeline_of_the_readme_is_read_and_its_defaults_are_true() {
+    let readme = include_str!("../../README.md");
+    let (_, after) = readme.split_once("```yaml\n").expect("a pipeline in the README");
+    let (shown, _) = after.split_once("```").expect("its end");
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), "hunter2\n").expect("a password");
+    let shown = shown.replace("/run/secrets/password", &secret.path().display().to_string());
+    let pipeline = read(&shown).expect("a pipeline");
+    assert_eq!(pipeline.sink.url, "postgres://app:hunter2@localhost/warehouse");
+    assert_eq!(pipeline.sink.columns["updated_at"].unit, Some(Unit::Millis));
+    assert_eq!((pipeline.source.start, pipeline.sink.mode), (StartFrom::Earliest, TableMode::Upsert));
+    assert_eq!((pipeline.parallelism, pipeline.memory), (1, 256 << 20));
+    assert_eq!(pipeline.commit, levada_engine::CommitPolicy::default());
+}
+
+#[test]
+fn every_bad_item_of_a_list_is_told() {
+    let told =
+        mistakes("name: p\nsource: {kafka: {brokers: ['', a, ''], topics: x, format: json}}\n").concat();
+    assert!(told.contains("brokers[0]: must not") && told.contains("brokers[2]: must not"), "{told}");
+}
+
 #[test]
 fn defaults_are_those_of_the_readme() {
     let pipeline = read(
