@@ -1,8 +1,9 @@
 //! Log lines on standard error, and the progress bar beside them.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -16,8 +17,7 @@ pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
     let is_seen = is_bounded && format == LogFormat::Human && io::stderr().is_terminal();
     let target = if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(0), target);
-    let template = "{bar:40} {percent}% {human_pos} of {human_len} offsets, {per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(style("looking for the ends of the partitions"));
 
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()
@@ -29,6 +29,23 @@ pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }
     bar
+}
+
+/// Shows how far a bounded run is.
+pub(crate) fn show_progress(bar: &ProgressBar, total: u64, done: u64) {
+    if total > 0 && bar.length() == Some(0) {
+        bar.set_style(style("{bar:40} {percent}% {human_pos} of {human_len} offsets, {rate}, {eta} left"));
+    }
+    bar.set_length(total);
+    bar.set_position(done);
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // What cannot be drawn is not drawn; the next picture comes soon.
+        let _ = write!(out, "{:.0}/s", state.per_sec());
+    })
 }
 
 /// Writes lines above the bar instead of through it.

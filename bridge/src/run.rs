@@ -13,6 +13,7 @@ use crate::assemble::assemble;
 use crate::cli::{LogFormat, Until};
 use crate::config::Pipeline;
 use crate::exit::Exit;
+use crate::logs::show_progress;
 use crate::startup::announce;
 
 /// How often an endless run logs where it stands.
@@ -76,8 +77,7 @@ async fn watch_progress(mut progress: watch::Receiver<Progress>, bar: ProgressBa
                 let progress = progress.borrow_and_update();
                 tell_claims(&progress.started_at, &mut told);
                 let (total, done) = progress.of_bounded();
-                bar.set_length(total);
-                bar.set_position(done);
+                show_progress(&bar, total, done);
             }
             _ = ticks.tick() => {
                 let progress = progress.borrow();
