@@ -12,16 +12,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_core::error::Owner;
 use levada_core::{ErrorClass, Position, SinkError, SplitId, StreamStart};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::config::PostgresSinkConfig;
 use super::error::Failure;
-use super::session::Session;
+use super::session::{Session, answered};
 use super::sql;
+
+/// How long a look at what holds a claim up may take; the claim stands still meanwhile.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// A split as this sink holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,11 +141,15 @@ pub(crate) async fn claim(
 ) -> (Result<Vec<Stored>, Unclaimed>, u64) {
     let backend = session.backend;
     let mut watch = Watch { config, application_name, session: None, seen: String::new(), terminated: 0 };
+    // The server bounds each of the two waits for locks; a server that does not answer at all is bounded here.
+    let within = session.patience.saturating_add(config.claim_timeout.saturating_mul(2));
+    let started = Instant::now();
     let result = {
         let mut attempt = pin!(attempt(session, config, claim));
         loop {
             match timeout(config.claim_patience, &mut attempt).await {
                 Ok(result) => break result,
+                Err(_) if started.elapsed() > within => break Err(Failure::silence(within).into()),
                 Err(_still_waiting) => watch.look(backend, claim).await,
             }
         }
@@ -308,7 +316,8 @@ impl Watch<'_> {
     ///
     /// Its own failure is logged only: the claim goes on waiting, and that has a limit.
     async fn look(&mut self, backend: i32, claim: &Claim<'_>) {
-        if let Err(failure) = self.try_look(backend, claim).await {
+        let looked = answered(LOOK_WITHIN, Box::pin(self.try_look(backend, claim))).await;
+        if let Err(failure) = looked {
             self.session = None;
             warn!(error = %failure.cause, "cannot look at what holds the claim up");
         }

@@ -22,7 +22,7 @@ use tokio_postgres::types::ToSql;
 use super::claim::SplitArrays;
 use super::error::Failure;
 use super::failpoint::{self, fail_point};
-use super::session::{Session, Step, pipelined};
+use super::session::{Session, Step, answered, pipelined};
 use super::sql;
 use super::statement::Work;
 
@@ -111,7 +111,7 @@ async fn transaction(
     }
     fail_point!("pg::commit::before_begin");
     let client = &session.client;
-    client.batch_execute(sql::BEGIN).await.map_err(|error| Unflushed::Failed(error.into()))?;
+    answered(session.patience, client.batch_execute(sql::BEGIN)).await.map_err(Unflushed::Failed)?;
 
     let moves = Moves::new(pipeline, moves);
     let move_parameters = moves.parameters();
@@ -133,7 +133,7 @@ async fn transaction(
 
     let last = steps.len() - 1;
     let answers = match failpoint::is_stepwise() {
-        false => pipelined(steps).await,
+        false => pipelined(steps, session.patience).await,
         true => one_by_one(steps).await,
     };
     for (number, answer) in answers.into_iter().enumerate() {
@@ -189,7 +189,7 @@ async fn try_probe(session: &mut Session, work: &Work) -> Result<(), Failure> {
         prepared.push(session.prepare(&statement.sql).await?);
     }
     let client = &session.client;
-    client.batch_execute(sql::BEGIN).await?;
+    answered(session.patience, client.batch_execute(sql::BEGIN)).await?;
     let mut steps: Vec<Step<'_>> = Vec::with_capacity(work.statements.len() + 1);
     for (statement, prepared) in work.statements.iter().zip(&prepared) {
         steps.push(Box::pin(async move {
@@ -201,5 +201,5 @@ async fn try_probe(session: &mut Session, work: &Work) -> Result<(), Failure> {
         client.batch_execute(sql::CHECK_DEFERRED).await?;
         Ok(())
     }));
-    pipelined(steps).await.into_iter().collect()
+    pipelined(steps, session.patience).await.into_iter().collect()
 }

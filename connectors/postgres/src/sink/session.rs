@@ -18,6 +18,12 @@ use super::sql;
 /// Statements kept prepared. Rows whose sets of fields vary without end would grow this without end.
 const MAX_PREPARED: usize = 256;
 
+/// The longest while that the server has for saying that a statement ran too long.
+const LONGEST_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a rollback may take, whose outcome nobody waits for.
+const ROLLBACK_WITHIN: Duration = Duration::from_secs(5);
+
 /// How long the socket of one host may take, unless the connection string says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -27,6 +33,9 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     /// The process id of the server's side.
     pub(crate) backend: i32,
+    /// How long an answer may take: as long as the server lets a statement run, and a while for it to say so. A server
+    /// that is frozen, behind a peer that still acknowledges, would be waited for without end.
+    pub(crate) patience: Duration,
     prepared: HashMap<String, Statement>,
     driver: JoinHandle<()>,
 }
@@ -87,7 +96,13 @@ impl Session {
             config.lock_timeout,
             config.idle_in_transaction_session_timeout,
         );
-        let mut session = Self { client, backend: 0, prepared: HashMap::new(), driver };
+        let mut session = Self {
+            client,
+            backend: 0,
+            patience: patience(config.statement_timeout),
+            prepared: HashMap::new(),
+            driver,
+        };
         session.client.batch_execute(&limits).await?;
         let row = session.client.query_one("select pg_backend_pid()", &[]).await?;
         session.backend = row.try_get(0)?;
@@ -99,7 +114,7 @@ impl Session {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await?;
+        let statement = answered(self.patience, self.client.prepare(sql)).await?;
         if self.prepared.len() >= MAX_PREPARED {
             self.prepared.clear();
         }
@@ -110,9 +125,29 @@ impl Session {
     /// Ends a transaction that failed or is not wanted. Its own failure adds nothing: the connection is gone then, and
     /// the transaction with it.
     pub(crate) async fn roll_back(&self) {
-        if let Err(error) = self.client.batch_execute(sql::ROLLBACK).await {
-            debug!(code = error.code().map(|code| code.code()), "rollback failed");
+        if let Err(failure) = answered(ROLLBACK_WITHIN, self.client.batch_execute(sql::ROLLBACK)).await {
+            debug!(code = failure.code, "rollback failed");
         }
+    }
+}
+
+/// How long an answer may take when a statement may run for `statement_timeout`; zero switches the server's limit off,
+/// and ours with it.
+fn patience(statement_timeout: Duration) -> Duration {
+    match statement_timeout.is_zero() {
+        true => Duration::MAX,
+        false => statement_timeout.saturating_add(statement_timeout.min(LONGEST_GRACE)),
+    }
+}
+
+/// Waits for an answer, but not without end.
+pub(crate) async fn answered<T, E: Into<Failure>>(
+    within: Duration,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    match timeout(within, answer).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(Failure::silence(within)),
     }
 }
 
@@ -121,8 +156,9 @@ pub(crate) type Step<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Se
 /// Sends all steps before it waits for the first answer, and returns the answers in order.
 ///
 /// A step is sent when its future is polled for the first time; that is how the driver works. If one fails while it is
-/// being sent, those behind it are not sent: a commit must never follow a statement that never left.
-pub(crate) async fn pipelined(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
+/// being sent, those behind it are not sent: a commit must never follow a statement that never left. The answers end with
+/// the first one that does not come within `patience` after the one before it.
+pub(crate) async fn pipelined(steps: Vec<Step<'_>>, patience: Duration) -> Vec<Result<(), Failure>> {
     let mut steps: Vec<MaybeDone<Step<'_>>> = steps.into_iter().map(maybe_done).collect();
     let mut sent = 0;
     for step in &mut steps {
@@ -140,7 +176,10 @@ pub(crate) async fn pipelined(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> 
     let mut answers = Vec::with_capacity(sent);
     for step in &mut steps[..sent] {
         let mut step = Pin::new(step);
-        step.as_mut().await;
+        if timeout(patience, step.as_mut()).await.is_err() {
+            answers.push(Err(Failure::silence(patience)));
+            break;
+        }
         // A step that was awaited has its answer, and it is taken once.
         answers.extend(step.take_output());
     }

@@ -122,6 +122,26 @@ async fn outage_is_waited_out_and_shown_as_degraded() {
     assert_eq!(server.psql("select * from log").expect("rows").trim(), "0");
 }
 
+/// [PGS-18] [PGS-02] a frozen server, whose sockets stay open and take what is sent, is noticed as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_server_is_noticed_and_waited_out() {
+    let server = Postgres::start().expect("a server");
+    server.psql(LOG).expect("a table");
+    let mut configured = config(server.url(), "log", WriteMode::Insert);
+    configured.statement_timeout = Duration::from_secs(1);
+    configured.reconnect_pause = Duration::from_millis(200);
+    configured.connection.connect_timeout(Duration::from_secs(1));
+    let mut sink = ready(configured).await;
+    send(&mut sink, 0, one(0)).await.expect("commit");
+    let mut health = sink.health();
+    server.pause().expect("pause");
+    let commit = tokio::spawn(async move { send(&mut sink, 1, one(1)).await.map(|_| sink) });
+    health.wait_for(|health| matches!(health, Health::Degraded { .. })).await.expect("degraded");
+    server.resume().expect("resume");
+    commit.await.expect("the task").expect("commit");
+    assert_eq!(server.psql("select a from log order by 1").expect("rows").trim(), "0\n1");
+}
+
 /// [PGS-18] 25006 (as after a failover to a standby) and 53300 are outages.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_server_and_used_up_connections_are_waited_for() {
