@@ -56,8 +56,6 @@ pub struct Decode {
     json: JsonDecoder,
     key_json: JsonDecoder,
     key: Option<Key>,
-    /// The last shape that was joined, and what came of it: records of one topic mostly look alike.
-    joined: Option<(Arc<Shape>, Joined)>,
 }
 
 impl fmt::Debug for Decode {
@@ -72,19 +70,12 @@ struct Key {
     shape: Arc<Shape>,
 }
 
-/// How a row takes the key's columns in: where each stands in the joined shape.
-#[derive(Debug, Clone)]
-struct Joined {
-    shape: Arc<Shape>,
-    places: Arc<[usize]>,
-}
-
 impl Decode {
     /// Makes a decoder for one subtask.
     pub fn new(key: Option<KeyFrom>) -> Self {
         let key = key.map(|from| Key { shape: Shape::new(from.columns().iter().map(String::as_str)), from });
         let limits = JsonLimits::default();
-        Self { json: JsonDecoder::new(limits), key_json: JsonDecoder::new(limits), key, joined: None }
+        Self { json: JsonDecoder::new(limits), key_json: JsonDecoder::new(limits), key }
     }
 
     fn change(&mut self, input: &Input<'_, ()>) -> Result<Keyed, DecodeError> {
@@ -94,48 +85,9 @@ impl Decode {
         let Some(key) = &self.key else {
             return Ok(Keyed { key: None, change: row.map_or(Change::Delete, Change::Upsert) });
         };
-        let key_row = key.row(input, row.as_ref(), &mut self.key_json)?;
-        match (row, key_row) {
-            (None, key) => Ok(Keyed { key, change: Change::Delete }),
-            (Some(row), Some(key)) if !matches!(self.key, Some(Key { from: KeyFrom::Value { .. }, .. })) => {
-                let row = self.join(row, &key);
-                Ok(Keyed { key: Some(key), change: Change::Upsert(row) })
-            }
-            (Some(row), key) => Ok(Keyed { key, change: Change::Upsert(row) }),
-        }
-    }
-
-    /// Puts the key's columns into the row; where both have one, the key decides.
-    fn join(&mut self, row: Row, key: &Row) -> Row {
-        let joined = match &self.joined {
-            Some((from, joined)) if Arc::ptr_eq(from, row.shape()) => joined.clone(),
-            _ => {
-                let joined = Joined::of(row.shape(), key.shape());
-                self.joined = Some((Arc::clone(row.shape()), joined.clone()));
-                joined
-            }
-        };
-        let mut values = row.values().to_vec();
-        values.resize(joined.shape.len(), Value::Null);
-        for (place, value) in joined.places.iter().zip(key.values()) {
-            values[*place] = value.clone();
-        }
-        Row::new(joined.shape, values)
-    }
-}
-
-impl Joined {
-    fn of(row: &Arc<Shape>, key: &Arc<Shape>) -> Self {
-        let mut names: Vec<&str> = row.names().iter().map(|name| &**name).collect();
-        let mut places = Vec::with_capacity(key.len());
-        for name in key.names() {
-            let place = row.position(name).unwrap_or_else(|| {
-                names.push(name);
-                names.len() - 1
-            });
-            places.push(place);
-        }
-        Self { shape: Shape::new(names), places: places.into() }
+        // The sink puts the key's columns into the row, so they are not repeated in it.
+        let key = key.row(input, row.as_ref(), &mut self.key_json)?;
+        Ok(Keyed { key, change: row.map_or(Change::Delete, Change::Upsert) })
     }
 }
 

@@ -172,8 +172,8 @@ pub enum Change {
 /// A change with the key it applies to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyed {
-    /// The key, each field under the name of its target column. `None` for targets without a key, and for a record
-    /// whose key is null.
+    /// The key, each field under the name of its target column. Its fields belong to the row as well, and count over
+    /// fields of the same name there. `None` for targets without a key, and for a record whose key is null.
     pub key: Option<Row>,
     /// The change.
     pub change: Change,
