@@ -38,6 +38,8 @@ pub(super) fn client_config(
     for (name, value) in &config.properties {
         client.set(name, value);
     }
+    let own_debug = config.properties.get("debug").filter(|contexts| !contexts.trim().is_empty());
+    let debug = own_debug.map_or("topic".to_owned(), |contexts| format!("topic,{contexts}"));
     client
         .set("bootstrap.servers", &config.bootstrap)
         .set("group.id", &config.group_id)
@@ -48,7 +50,9 @@ pub(super) fn client_config(
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "error")
         .set("allow.auto.create.topics", "false")
-        .set_log_level(RDKafkaLogLevel::Info);
+        // The client tells only at this level that a topic was made anew: see `serve`.
+        .set("debug", debug)
+        .set_log_level(RDKafkaLogLevel::Debug);
     client
 }
 

@@ -53,6 +53,11 @@ pub(super) enum ReadError {
     },
     #[error("topic {topic} was deleted while it was read")]
     TopicGone { topic: String },
+    #[error(
+        "topic {topic} was deleted and made anew while it was read: its id was {was} and is {is} now, so positions \
+         stored for it mean nothing any more"
+    )]
+    TopicAnew { topic: String, was: String, is: String },
     #[error("no answer from {bootstrap} within {within:?} while {doing}")]
     Open {
         bootstrap: String,

@@ -40,7 +40,15 @@ pub(super) fn serve(event: Event<'_>, on: &mut Serving<'_>) -> Result<(), ReadEr
         },
         Event::EndOfPartition(place) => reach_end(&place, on),
         Event::Error(failure) => return fail(failure, on),
-        Event::Log { level, facility, text } => log(level, facility, text),
+        Event::Log { level, facility, text } => {
+            log(level, facility, text);
+            return match topic_made_anew(text) {
+                Some((topic, was, is)) if on.splits.iter().any(|reading| *reading.split.stream == *topic) => {
+                    Err(ReadError::TopicAnew { topic: topic.into(), was: was.into(), is: is.into() })
+                }
+                _ => Ok(()),
+            };
+        }
         Event::Statistics | Event::OffsetCommit => {}
         Event::Rebalance => {
             let text = "a client that only assigns was asked to rebalance".to_owned();
@@ -208,6 +216,19 @@ fn confirm_gone(topic: &str, client: &Client) -> Result<(), ReadError> {
     }
     tracing::warn!(topic, "a broker does not know the topic, the cluster does");
     Ok(())
+}
+
+/// Reads the line by which the client tells that a topic has another id: name, old and new id.
+///
+/// A topic that was deleted and made anew is read on at the old offset, where other records stand. There is no event for
+/// it, but this line comes in the queue of the events, before anything of the new topic.
+fn topic_made_anew(line: &str) -> Option<(&str, &str, &str)> {
+    // What an id is as long as none is known.
+    const ZERO: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+    let (before, ids) = line.split_once(" changed id from ")?;
+    let (_, topic) = before.rsplit_once("Topic ")?;
+    let (was, is) = ids.trim_end().split_once(" to ")?;
+    (was != ZERO && is != ZERO).then_some((topic, was, is))
 }
 
 /// Passes a line of the client's log on. Levels are those of syslog.

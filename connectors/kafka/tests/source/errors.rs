@@ -2,7 +2,7 @@
 
 use levada_core::{Budget, ErrorClass, Polled, Position, Source, SourceContext, SourceError};
 use levada_kafka::source::{KafkaSource, KafkaSourceConfig};
-use rdkafka::admin::AdminOptions;
+use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 
 use super::bounded::delete_before;
 use super::support::{Reading, Topic, admin};
@@ -90,4 +90,28 @@ async fn a_property_that_the_client_refuses_is_named_without_its_value() {
         assert!(told.contains(property) && !told.contains("hunter2"), "{told}");
         source.close().await;
     }
+}
+
+/// [SRC-07] [SRC-26] a topic made anew under its name is another one: nothing of it is handed over, also where the old
+/// position exists in it.
+#[tokio::test]
+async fn a_topic_made_anew_while_it_is_read_is_an_error_with_both_ids() {
+    let topic = Topic::new(1).await;
+    topic.write_numbered(0, 10, 4);
+    let mut reading = Reading::open(topic.config()).await;
+    reading.until(|reading| reading.count() == 10).await;
+    let admin = admin(&topic.bootstrap);
+    let deleted = admin.delete_topics(&[&topic.name], &AdminOptions::new()).await.expect("delete");
+    deleted.into_iter().for_each(|result| drop(result.expect("deleted")));
+    let again = NewTopic::new(&topic.name, 1, TopicReplication::Fixed(1));
+    loop {
+        let made = admin.create_topics([&again], &AdminOptions::new()).await.expect("create");
+        if made.iter().all(Result::is_ok) {
+            break;
+        }
+    }
+    topic.write_numbered(0, 30, 4);
+    let message = error_of(&mut reading).await.to_string();
+    assert!(message.contains(&topic.name) && message.contains("made anew"), "{message}");
+    assert_eq!(reading.count(), 10);
 }
