@@ -86,6 +86,7 @@ async fn watch_progress(mut progress: watch::Receiver<Progress>, bar: ProgressBa
                     read,
                     written = progress.balance.committed.written,
                     commits = progress.commits,
+                    rows_per_commit = progress.balance.committed.written.checked_div(progress.commits).unwrap_or(0),
                     records_per_s = (read - last) / LOG_EVERY.as_secs(),
                     "progress"
                 );

@@ -87,7 +87,7 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
         (
             "uses",
             format!(
-                "at most {} MiB of records in flight, {} to Postgres",
+                "at most {} MiB of records in flight beside the open intervals, {} to Postgres",
                 pipeline.memory >> 20,
                 counted(pipeline.parallelism, "connection")
             ),

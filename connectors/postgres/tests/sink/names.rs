@@ -159,7 +159,7 @@ async fn null_key_is_a_bad_record_with_coordinates() {
     }
 }
 
-/// [PGS-08] wrong configurations are told apart at start.
+/// Wrong configurations are told apart at start.
 #[tokio::test(flavor = "multi_thread")]
 async fn configuration_that_does_not_fit_is_refused_at_start() {
     let scene =

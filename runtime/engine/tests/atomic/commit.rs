@@ -25,6 +25,7 @@ fn rows_of_commits(table: &Table) -> Vec<usize> {
     table.look(|store| store.commits.iter().map(|commit| commit.rows).collect())
 }
 
+/// [PGS-16] the engine's part: an interval spans as many polls as it takes.
 #[tokio::test(start_paused = true)]
 async fn interval_is_committed_when_it_has_enough_rows() {
     let table = Table::new();
@@ -39,6 +40,7 @@ async fn interval_is_committed_when_it_has_enough_rows() {
     assert_eq!(rows_of_commits(&table), [7, 5, 1]);
 }
 
+/// [PGS-16] the engine's part: an interval spans as many polls as it takes.
 #[tokio::test(start_paused = true)]
 async fn interval_is_committed_when_it_has_enough_bytes() {
     let table = Table::new();
@@ -54,6 +56,7 @@ async fn interval_is_committed_when_it_has_enough_bytes() {
     assert_eq!(rows_of_commits(&table), [4, 4, 1]);
 }
 
+/// [PGS-16] the engine's part: an interval spans as many polls as it takes.
 #[tokio::test(start_paused = true)]
 async fn interval_is_committed_when_it_is_old_enough() {
     let table = Table::new();

@@ -73,7 +73,7 @@ async fn split_goes_from_one_subtask_to_the_other() {
     assert_eq!(report.balance.to_string(), "18 read = 18 written");
 }
 
-/// [TPL-17] An error of one subtask ends the others, and drops what they had open.
+/// An error of one subtask ends the others, and drops what they had open.
 #[tokio::test(start_paused = true)]
 async fn error_of_one_subtask_ends_the_other() {
     let (logs, table) = (numbered(&[9, 9]), Table::new());
