@@ -29,6 +29,7 @@ pub(crate) struct AtomicDriver<K, T> {
     pub(crate) from_reader: mpsc::Receiver<Message<T>>,
     pub(crate) generation: Generation,
     pub(crate) progress: Arc<watch::Sender<Progress>>,
+    pub(crate) stop: CancellationToken,
     pub(crate) cancel: CancellationToken,
     pub(crate) interval: Interval,
     pub(crate) fence: Option<Fence>,
@@ -72,7 +73,12 @@ impl<K: AtomicSink<T>, T: Send + 'static> AtomicDriver<K, T> {
     }
 
     async fn drive(&mut self, ctx: &SinkContext) -> Result<(), Stopped> {
-        let opened = self.sink.open(ctx.clone()).await;
+        let stop = self.stop.clone();
+        let opened = tokio::select! {
+            biased;
+            opened = self.sink.open(ctx.clone()) => opened,
+            () = stop.cancelled() => return self.until_end().await,
+        };
         self.sunk(opened, ctx)?;
         loop {
             let Some(message) = self.next_message(ctx).await? else {
@@ -96,6 +102,17 @@ impl<K: AtomicSink<T>, T: Send + 'static> AtomicDriver<K, T> {
                     self.claim(&assignment, reply, ctx).await?;
                 }
                 Body::Settle { release, reply } => self.settle(&release, reply),
+            }
+        }
+    }
+
+    /// Waits for the reader's end. A sink that was not opened has claimed nothing, so there is nothing to commit.
+    async fn until_end(&mut self) -> Result<(), Stopped> {
+        loop {
+            match self.from_reader.recv().await {
+                Some(Message { body: Body::Element(StreamElement::End), .. }) => return Ok(()),
+                Some(_) => {}
+                None => return Err(Stopped::PeerGone),
             }
         }
     }
@@ -363,6 +380,7 @@ mod tests {
             from_reader,
             generation,
             progress: Arc::new(watch::Sender::new(Progress::default())),
+            stop: CancellationToken::new(),
             cancel,
             interval: Interval::default(),
             fence: None,

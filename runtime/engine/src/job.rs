@@ -245,6 +245,7 @@ where
                 from_reader,
                 generation,
                 progress: Arc::clone(&progress),
+                stop: stop.clone(),
                 cancel: cancel.clone(),
                 interval: Interval::default(),
                 fence: None,

@@ -88,10 +88,15 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
     }
 
     async fn read(&mut self, ctx: SourceContext) -> Result<(), Stopped> {
-        let opened = self.source.open(ctx).await;
+        let stop = self.stop.clone();
+        let opened = tokio::select! {
+            biased;
+            opened = self.source.open(ctx) => opened,
+            // Nothing was read that would have to be committed.
+            () = stop.cancelled() => return self.send(Body::Element(StreamElement::End)).await,
+        };
         self.sourced(opened)?;
         let mut builder = BatchBuilder::new();
-        let stop = self.stop.clone();
         loop {
             let polled = tokio::select! {
                 biased;

@@ -59,6 +59,31 @@ async fn stop_that_cannot_commit_ends_at_its_deadline() {
     assert_eq!((table.look(|store| store.closed), script.closed()), (1, 1));
 }
 
+/// A server that never answered has nothing of ours: whoever waits for it in vain may stop.
+#[tokio::test(start_paused = true)]
+async fn stop_while_source_or_sink_opens_is_a_good_end_at_once() {
+    for is_source in [true, false] {
+        let (logs, table) = (Arc::new(numbered(&[4])), Table::new());
+        let (mut script, mut source) = Script::of(&logs);
+        source.hangs_in_open = is_source;
+        if !is_source {
+            table.hang_in_open();
+        }
+        let job = patient()
+            .source("log", once(vec![source]))
+            .map("text", text)
+            .atomic_sink("table", once(vec![table.sink("us")]));
+        let mut job = job.start().expect("the shape is right");
+        script.assign(&[0]);
+        let before = tokio::time::Instant::now();
+        job.stop();
+        let report = promptly(job.wait()).await.expect("a good end");
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        assert_eq!(report.balance.to_string(), "0 read = 0 written");
+        assert_eq!((table.look(|store| store.closed), script.closed()), (1, 1));
+    }
+}
+
 /// The deadline holds also where the reader waits for room in the channel.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_reader_that_waits_for_the_sink_ends_at_its_deadline() {

@@ -84,6 +84,7 @@ pub(crate) struct ScriptedSource {
     /// Where each added split stands.
     at: BTreeMap<u32, u64>,
     budget: Option<Budget>,
+    pub(crate) hangs_in_open: bool,
 }
 
 impl ScriptedSource {
@@ -115,6 +116,9 @@ impl ScriptedSource {
 impl Source for ScriptedSource {
     async fn open(&mut self, ctx: SourceContext) -> Result<(), SourceError> {
         self.budget = Some(ctx.budget);
+        if self.hangs_in_open {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 
@@ -175,6 +179,7 @@ impl Script {
             seen,
             at: BTreeMap::new(),
             budget: None,
+            hangs_in_open: false,
         };
         (script, source)
     }

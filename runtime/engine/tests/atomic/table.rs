@@ -53,6 +53,7 @@ pub(crate) struct Store {
     pub(crate) closed: u64,
     block: Option<Block>,
     fail_commits: bool,
+    hang_in_open: bool,
     hang_in_close: bool,
     miscount: u64,
 }
@@ -111,6 +112,10 @@ impl Table {
 
     pub(crate) fn fail_commits(&self) {
         self.0.send_modify(|store| store.fail_commits = true);
+    }
+
+    pub(crate) fn hang_in_open(&self) {
+        self.0.send_modify(|store| store.hang_in_open = true);
     }
 
     pub(crate) fn hang_in_close(&self) {
@@ -246,6 +251,9 @@ pub(crate) struct MemorySink {
 
 impl Sink<String> for MemorySink {
     async fn open(&mut self, _ctx: SinkContext) -> Result<(), SinkError> {
+        if self.table.look(|store| store.hang_in_open) {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 
