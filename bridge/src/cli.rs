@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use levada_core::ErrorChain;
 
+use crate::config::ConfigErrors;
 use crate::exit::Exit;
 use crate::{config, logs, run};
 
@@ -70,7 +71,7 @@ pub fn main() -> Exit {
     let pipeline = match config::load(&arguments.file) {
         Ok(pipeline) => pipeline,
         Err(errors) => {
-            eprintln!("{errors}");
+            tell(&errors, arguments.log_format);
             return Exit::Config;
         }
     };
@@ -86,4 +87,18 @@ pub fn main() -> Exit {
     // Dropping the runtime would wait without a limit for a client that does not come to its end.
     runtime.shutdown_background();
     exit
+}
+
+/// Tells everything that is wrong in the pipeline file.
+fn tell(errors: &ConfigErrors, format: LogFormat) {
+    match format {
+        LogFormat::Human => eprintln!("{errors}"),
+        LogFormat::Json => {
+            logs::start(format, false);
+            for error in &errors.errors {
+                let file = errors.file.display();
+                tracing::error!(%file, line = error.line, field = error.field, "{}", error.message);
+            }
+        }
+    }
 }

@@ -121,6 +121,10 @@ fn unknown_key_in_the_pipeline_file_is_named_with_its_line() {
     expect(1, "pipeline.yaml:5: source.kafka.topic: unknown field; did you mean \"topics\"?");
     expect(2, "pipeline.yaml:6: source.kafka.format: \"avro\" is not one of json");
     expect(3, "pipeline.yaml:8: sink.postgres: upsert needs \"key\"");
+    let json = BridgeCommand::new(LEVADA, pipeline).arg("--log-format=json").run().expect_code(2).log;
+    assert_eq!(json.lines().count(), 4, "{json}");
+    let is_object = |line: &str| line.starts_with('{') && line.ends_with('}');
+    assert!(json.lines().all(is_object) && json.contains("\"line\":8"), "{json}");
 }
 
 #[test]
