@@ -27,8 +27,12 @@ impl Setting {
     }
 
     fn command(&self) -> BridgeCommand {
+        self.command_with("")
+    }
+
+    fn command_with(&self, rest: &str) -> BridgeCommand {
         let pipeline = format!(
-            "name: test\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json}}\n\
+            "{rest}name: test\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json}}\n\
              sink:\n  postgres: {{url: '{}', table: t, mode: insert}}\n",
             self.kafka.bootstrap(),
             self.topic.name,
@@ -76,6 +80,34 @@ fn second_process_takes_over_and_the_first_names_it() {
     second.signal(Signal::SIGTERM);
     second.finish().expect_code(0);
     assert_eq!(setting.rows(), "2000|2000");
+}
+
+/// [TPL-22] three processes of two subtasks each, started in the same moment: one goes on, and the others name it.
+#[test]
+fn of_processes_that_start_together_one_goes_on() {
+    let setting = Setting::new();
+    let mut processes: Vec<Bridge> =
+        (0..3).map(|_| setting.command_with("parallelism: 2\n").start()).collect();
+    let mut sent = 0;
+    // Whoever lost finds out at his next commit, so records flow until two have.
+    let two_are_gone = wait_until(PATIENCE, "two processes to end", || {
+        setting.send(sent..sent + 100);
+        sent += 100;
+        processes.iter_mut().filter_map(|process| process.has_ended().then_some(())).count() >= 2
+    });
+    assert!(two_are_gone.is_ok(), "one process goes on and two end");
+    setting.wait_for_rows(&format!("{sent}|{sent}"));
+    let (ended, mut running): (Vec<_>, Vec<_>) = processes
+        .into_iter()
+        .map(|mut process| (process.has_ended(), process))
+        .partition(|(ended, _)| *ended);
+    let (_, winner) = running.pop().expect("one process goes on");
+    for (_, loser) in ended {
+        expect_fenced_by(loser, &winner);
+    }
+    winner.signal(Signal::SIGTERM);
+    winner.finish().expect_code(0);
+    assert_eq!(setting.rows(), format!("{sent}|{sent}"));
 }
 
 /// [PGS-44] SIGSTOP after the position update: takeover within 15 s; after SIGCONT the old COMMIT fails, and it ends.

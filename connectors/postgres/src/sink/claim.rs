@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  begin
+//!    first claim of a run?  ── advisory lock, draw a number higher than all before
 //!    splits without a row?  ── advisory lock, look again, store starts (all splits of a stream in one step)
 //!    select … for update    ── in key order; an owner in mid commit is waited for, so his fate is sealed here
+//!    a later run was here?  ── fenced: of processes that start together, one gets everything
 //!    ours already?          ── only at our own epoch, else fenced
 //!    epoch + 1, owner, pid  ── from here on every commit of an earlier owner fails
 //!  commit
@@ -44,6 +46,7 @@ pub(crate) struct Stored {
     owner: String,
     owner_backend: Option<i32>,
     updated_at: String,
+    run: i64,
 }
 
 impl Stored {
@@ -61,6 +64,7 @@ impl Stored {
             owner: row.try_get(6)?,
             owner_backend: row.try_get(7)?,
             updated_at: row.try_get(8)?,
+            run: row.try_get(9)?,
         })
     }
 
@@ -88,6 +92,17 @@ impl SplitArrays {
     }
 }
 
+/// Under which number a claim is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunNumber {
+    /// A new one, higher than all before.
+    Draw,
+    /// That of this run. A later run that was here first keeps what it has.
+    Drawn(i64),
+    /// None: whoever claims again was given the splits, or holds them.
+    None,
+}
+
 /// What a claim is to achieve.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
@@ -96,10 +111,20 @@ pub(crate) struct Claim<'a> {
     /// The streams whose starts may have to be stored; none when a connection is made anew.
     pub(crate) streams: &'a [StreamStart],
     pub(crate) splits: BTreeSet<SplitId>,
+    pub(crate) run: RunNumber,
     /// What this sink holds already.
     pub(crate) held: &'a BTreeMap<SplitId, Held>,
     /// The backends of this sink's own earlier attempts at this claim, whose outcome it may not have learned.
     pub(crate) attempts: &'a [i32],
+}
+
+/// What a claim came to.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// The rows as they are now, this owner's epoch in them.
+    pub(crate) stored: Vec<Stored>,
+    /// The number under which they were claimed.
+    pub(crate) run: Option<i64>,
 }
 
 /// Why a claim did not succeed.
@@ -131,14 +156,13 @@ fn fatal(message: impl Into<String>) -> SinkError {
     SinkError::new(ErrorClass::Fatal, message)
 }
 
-/// Claims, and looks after a while who is in the way. Returns the rows as they are now, this owner's epoch in them,
-/// and how many backends were ended.
+/// Claims, and looks after a while who is in the way. Returns also how many backends were ended.
 pub(crate) async fn claim(
     session: &mut Session,
     config: &PostgresSinkConfig,
     application_name: &str,
     claim: &Claim<'_>,
-) -> (Result<Vec<Stored>, Unclaimed>, u64) {
+) -> (Result<Claimed, Unclaimed>, u64) {
     let backend = session.backend;
     let mut watch = Watch { config, application_name, session: None, seen: String::new(), terminated: 0 };
     // The server bounds each of the two waits for locks; a server that does not answer at all is bounded here.
@@ -177,9 +201,14 @@ async fn attempt(
     session: &mut Session,
     config: &PostgresSinkConfig,
     claim: &Claim<'_>,
-) -> Result<Vec<Stored>, Unclaimed> {
+) -> Result<Claimed, Unclaimed> {
     let arrays = SplitArrays::of(&claim.splits);
     session.client.batch_execute(&sql::begin_waiting(config.claim_timeout)).await?;
+    let run = match claim.run {
+        RunNumber::Draw => Some(draw(session, claim.pipeline).await?),
+        RunNumber::Drawn(run) => Some(run),
+        RunNumber::None => None,
+    };
     store_starts(session, claim).await?;
 
     let lock = session.prepare(sql::LOCK_POSITIONS).await?;
@@ -188,12 +217,12 @@ async fn attempt(
     for row in &rows {
         stored.push(Stored::of(row)?);
     }
-    check(claim, &stored)?;
+    check(claim, run, &stored)?;
 
     let take = session.prepare(sql::TAKE_POSITIONS).await?;
     let taken = session
         .client
-        .execute(&take, &[&claim.pipeline, &arrays.streams, &arrays.indexes, &claim.owner])
+        .execute(&take, &[&claim.pipeline, &arrays.streams, &arrays.indexes, &claim.owner, &run.unwrap_or(0)])
         .await?;
     if taken != stored.len() as u64 {
         return Err(fatal(format!("{taken} of {} position rows could be updated", stored.len())).into());
@@ -202,11 +231,19 @@ async fn attempt(
     for row in &mut stored {
         row.epoch += 1;
     }
-    Ok(stored)
+    Ok(Claimed { stored, run })
+}
+
+/// Draws a number under the pipeline's lock, which is held until the claim that stores it is committed.
+async fn draw(session: &mut Session, pipeline: &str) -> Result<i64, Unclaimed> {
+    let lock = session.prepare(sql::LOCK_PIPELINE).await?;
+    session.client.query(&lock, &[&pipeline]).await?;
+    let next = session.prepare(sql::NEXT_RUN).await?;
+    Ok(session.client.query_one(&next, &[&pipeline]).await?.try_get(0)?)
 }
 
 /// Judges locked rows: every split has one, of the right stream, and what we hold is still ours.
-fn check(claim: &Claim<'_>, stored: &[Stored]) -> Result<(), SinkError> {
+fn check(claim: &Claim<'_>, run: Option<i64>, stored: &[Stored]) -> Result<(), SinkError> {
     for split in &claim.splits {
         let Some(row) = stored.iter().find(|row| row.split == *split) else {
             return Err(fatal(format!(
@@ -218,7 +255,12 @@ fn check(claim: &Claim<'_>, stored: &[Stored]) -> Result<(), SinkError> {
         if let Some(stream) = claim.streams.iter().find(|stream| stream.stream == split.stream) {
             check_stream_id(claim.pipeline, stream, &row.stream_id)?;
         }
-        let Some(held) = claim.held.get(split) else { continue };
+        let Some(held) = claim.held.get(split) else {
+            match run {
+                Some(run) if row.run > run => return Err(SinkError::fenced(split.clone(), row.owner())),
+                _ => continue,
+            }
+        };
         let is_own_attempt = row.owner == claim.owner
             && row.epoch > held.epoch
             && row.owner_backend.is_some_and(|backend| claim.attempts.contains(&backend));

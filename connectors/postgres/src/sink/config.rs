@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{ErrorClass, SinkError};
+use tokio::sync::Mutex;
 
 use crate::quote::TableName;
 
@@ -77,6 +79,12 @@ impl ColumnOptions {
     }
 }
 
+/// The number that a run draws at its first claim, and under which all its sinks claim at first.
+///
+/// Two processes that start in the same moment claim split by split, in any order. The one that drew the higher number
+/// gets all of them, so that one goes on; by the order of claims alone each could take some, and end the other.
+pub(super) type Run = Arc<Mutex<Option<i64>>>;
+
 /// Everything a [`PostgresSink`](super::PostgresSink) is told before it is opened.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -111,6 +119,8 @@ pub struct PostgresSinkConfig {
     pub max_retries: usize,
     /// The longest pause between attempts to connect.
     pub reconnect_pause: Duration,
+    /// The number of this run. Clones share it: the subtasks of a process are one run.
+    pub(super) run: Run,
     /// How many rows one statement takes; a larger commit is several statements of one transaction.
     pub rows_per_statement: usize,
 }
@@ -134,6 +144,7 @@ impl PostgresSinkConfig {
             claim_patience: Duration::from_secs(2),
             max_retries: 10,
             reconnect_pause: Duration::from_secs(10),
+            run: Run::default(),
             rows_per_statement: 5_000,
         }
     }

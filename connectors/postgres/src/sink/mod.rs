@@ -36,6 +36,7 @@ mod stats;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{
@@ -47,7 +48,7 @@ use tracing::{debug, info};
 
 use backoff::Pauses;
 use catalog::Target;
-use claim::{Claim, Held, Stored, Unclaimed};
+use claim::{Claim, Held, RunNumber, Stored, Unclaimed};
 use commit::{Move, Unflushed};
 use error::Failure;
 use failpoint::fail_point;
@@ -82,6 +83,8 @@ pub struct PostgresSink {
     mappings: Mappings,
     interval: Interval,
     held: BTreeMap<SplitId, Held>,
+    /// Whether splits were claimed: what is claimed later was given to this sink, and is taken from whoever has it.
+    has_claimed: bool,
     /// Whether a commit was sent and its outcome not seen: its future was dropped, or the connection was lost and
     /// could not be made again.
     is_in_doubt: bool,
@@ -121,6 +124,7 @@ impl PostgresSink {
             mappings: Mappings::default(),
             interval: Interval::default(),
             held: BTreeMap::new(),
+            has_claimed: false,
             is_in_doubt: false,
             stats: Stats::default(),
             health: watch::Sender::new(Health::Closed),
@@ -189,6 +193,21 @@ impl PostgresSink {
         let mut pauses = Pauses::new(Duration::from_millis(50), self.config.reconnect_pause);
         let mut retries = 0;
         let mut is_new = self.is_in_doubt;
+        let is_first = !self.has_claimed && !assignment.splits.is_empty();
+        // Held by whoever draws, until the claim that stores the number is committed: the others claim under it.
+        let shared = Arc::clone(&self.config.run);
+        let mut run = match is_first {
+            true => Some(shared.lock().await),
+            false => None,
+        };
+        let number = match run.as_deref() {
+            Some(Some(drawn)) => RunNumber::Drawn(*drawn),
+            Some(None) => RunNumber::Draw,
+            None => RunNumber::None,
+        };
+        if number != RunNumber::Draw {
+            run = None;
+        }
         loop {
             is_new |= self.connected(job).await?;
             let mut splits: BTreeSet<SplitId> = assignment.splits.iter().cloned().collect();
@@ -203,6 +222,7 @@ impl PostgresSink {
                 owner: &self.config.owner,
                 streams: &assignment.streams,
                 splits,
+                run: number,
                 held: &self.held,
                 attempts: &attempts,
             };
@@ -210,9 +230,13 @@ impl PostgresSink {
                 claim::claim(session, &self.config, &job.application_name, &claim).await;
             self.stats.terminated += terminated;
             match result {
-                Ok(stored) => {
+                Ok(claimed) => {
+                    if let Some(run) = &mut run {
+                        **run = claimed.run;
+                    }
+                    self.has_claimed |= is_first;
                     self.recovered();
-                    return Ok(stored);
+                    return Ok(claimed.stored);
                 }
                 Err(Unclaimed::Refused(error)) => return Err(error),
                 Err(Unclaimed::Failed(failure)) => match failure.class {

@@ -26,6 +26,7 @@ create table if not exists levada.positions (
     epoch      bigint      not null default 0,
     owner      text        not null default '',
     owner_pid  int,
+    run        bigint      not null default 0,
     updated_at timestamptz not null default now(),
     primary key (pipeline, stream, split)
 );
@@ -225,7 +226,7 @@ select count(*) from moved where $8::int8 is not null";
 
 /// Reads positions. Parameters: pipeline, streams, splits.
 pub(crate) const READ_POSITIONS: &str = "\
-select p.stream, p.split, p.next, p.detail, p.stream_id, p.epoch, p.owner, p.owner_pid, p.updated_at::text
+select p.stream, p.split, p.next, p.detail, p.stream_id, p.epoch, p.owner, p.owner_pid, p.updated_at::text, p.run
 from levada.positions as p join unnest($2::text[], $3::int4[]) as w(stream, split)
     on p.stream = w.stream and p.split = w.split
 where p.pipeline = $1
@@ -233,17 +234,21 @@ order by p.stream collate \"C\", p.split";
 
 /// Reads positions and locks their rows, in key order. Parameters as in [`READ_POSITIONS`].
 pub(crate) const LOCK_POSITIONS: &str = "\
-select p.stream, p.split, p.next, p.detail, p.stream_id, p.epoch, p.owner, p.owner_pid, p.updated_at::text
+select p.stream, p.split, p.next, p.detail, p.stream_id, p.epoch, p.owner, p.owner_pid, p.updated_at::text, p.run
 from levada.positions as p join unnest($2::text[], $3::int4[]) as w(stream, split)
     on p.stream = w.stream and p.split = w.split
 where p.pipeline = $1
 order by p.stream collate \"C\", p.split
 for update of p";
 
-/// Makes locked rows this owner's. Parameters: pipeline, streams, splits, owner.
+/// Draws the number of a run: higher than that of any run that has claimed. Parameter: pipeline.
+pub(crate) const NEXT_RUN: &str =
+    "select coalesce(max(run), 0) + 1 from levada.positions where pipeline = $1";
+
+/// Makes locked rows this owner's. Parameters: pipeline, streams, splits, owner, number of the run.
 pub(crate) const TAKE_POSITIONS: &str = "\
 update levada.positions as p
-set epoch = p.epoch + 1, owner = $4, owner_pid = pg_backend_pid(), updated_at = now()
+set epoch = p.epoch + 1, owner = $4, owner_pid = pg_backend_pid(), run = greatest(p.run, $5), updated_at = now()
 from unnest($2::text[], $3::int4[]) as w(stream, split)
 where p.pipeline = $1 and p.stream = w.stream and p.split = w.split";
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use levada_core::{Assignment, AtomicSink, ErrorClass, Position, Sink, SinkContext, SplitStart, StreamId};
-use levada_postgres::PostgresSink;
+use levada_postgres::{PostgresSink, PostgresSinkConfig};
 
 use crate::scene::{
     Scene, assignment, assignment_of, chain, connect, keyless, number, opened, ready, send, split, until,
@@ -43,6 +43,40 @@ async fn split_that_appears_later_starts_at_its_beginning() {
     sink.claim(&few).await.expect("claim");
     let positions = sink.claim(&starting_at(&[2], 100)).await.expect("claim");
     assert_eq!(positions.get(&split(2)), Some(&Position::at(5)));
+}
+
+/// [TPL-22] two processes of two subtasks that start in the same moment: whatever the order of their four claims, one
+/// process has everything in the end, and the other is fenced. By the order of claims alone, each could have half.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_processes_that_start_together_one_gets_every_split() {
+    // Process and split of each claim. The other process claims first in both.
+    for order in [[(0, 0), (1, 0), (1, 1), (0, 1)], [(0, 0), (1, 1), (0, 1), (1, 0)]] {
+        let scene = Scene::new(LOG);
+        let processes = ["first/1", "second/2"].map(|owner| {
+            let mut config = scene.insert("log");
+            config.owner = owner.to_owned();
+            config
+        });
+        let mut held = Vec::new();
+        let mut refused = Vec::new();
+        for (process, index) in order {
+            let config: &PostgresSinkConfig = &processes[process];
+            let mut sink = opened(config.clone()).await;
+            match sink.claim(&assignment_of([index], 2)).await {
+                Ok(_) => held.push((process, index, sink)),
+                Err(error) => refused.push((process, error)),
+            }
+        }
+        let [(0, error)] = &refused[..] else {
+            panic!("one claim of the first process is refused: {refused:?}")
+        };
+        assert!(error.is_fenced() && error.to_string().contains("second/2"), "{error}");
+        for (process, index, mut sink) in held {
+            let moved = [(split(index), Position::at(1))].into_iter().collect();
+            let committed = sink.commit(&moved).await;
+            assert_eq!(committed.is_ok(), process == 1, "process {process}, split {index}: {committed:?}");
+        }
+    }
 }
 
 /// [SRC-13] the sink's part: of two first claims at once, one decides for all splits.
