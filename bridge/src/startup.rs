@@ -73,8 +73,8 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
         (
             "assignment",
             format!(
-                "owned: this process reads every partition, with {}; a second process of this pipeline takes over \
-                 within 15 s instead of sharing",
+                "owned: this process reads every partition that is there at the start, with {}; a second process of this \
+                 pipeline takes over within 15 s instead of sharing",
                 counted(pipeline.parallelism, "subtask")
             ),
         ),

@@ -8,7 +8,7 @@ use super::{ColumnType, Problem};
 pub(super) fn boolean(ty: &ColumnType, value: &Value) -> Result<bool, Problem> {
     match value {
         Value::Bool(truth) => Ok(*truth),
-        Value::Text(text) => boolean_literal(text.as_str().trim()).ok_or_else(|| Problem::literal(ty)),
+        Value::Text(text) => boolean_literal(text.as_str().trim_ascii()).ok_or_else(|| Problem::literal(ty)),
         _ => Err(Problem::mismatch(value, ty)),
     }
 }
@@ -79,7 +79,7 @@ fn plain_digits(text: &[u8]) -> Option<i64> {
 
 // As the server reads an integer: no point, no exponent.
 fn integer_literal(ty: &ColumnType, text: &str) -> Result<i64, Problem> {
-    let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    let trimmed = text.trim_ascii();
     let digits = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Problem::literal(ty));
@@ -101,7 +101,7 @@ pub(super) fn float8(ty: &ColumnType, value: &Value) -> Result<f64, Problem> {
         Value::Text(text) => match special(text.as_str()) {
             Some(float) => Ok(float),
             None => {
-                let trimmed = text.as_str().trim().as_bytes();
+                let trimmed = text.as_str().trim_ascii().as_bytes();
                 parsed(ty, value, trimmed, |float: f64| (float.is_finite(), float == 0.0))
             }
         },
@@ -126,7 +126,7 @@ pub(super) fn float4(ty: &ColumnType, value: &Value) -> Result<f32, Problem> {
         Value::Text(text) => match special(text.as_str()) {
             Some(float) => Ok(float as f32),
             None => {
-                let trimmed = text.as_str().trim().as_bytes();
+                let trimmed = text.as_str().trim_ascii().as_bytes();
                 parsed(ty, value, trimmed, |float: f32| (float.is_finite(), float == 0.0))
             }
         },
@@ -153,7 +153,7 @@ fn parsed<F: std::str::FromStr + Copy>(
 
 /// Reads the words for what is no finite number.
 pub(super) fn special(text: &str) -> Option<f64> {
-    let text = text.trim();
+    let text = text.trim_ascii();
     let (sign, word) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
         b'+' => (1.0, &text[1..]),

@@ -57,7 +57,7 @@ pub(super) fn encode(
         Value::Float(float) => not_finite(ty, precision, *float, out),
         Value::Text(text) => match special(text.as_str()) {
             Some(float) => not_finite(ty, precision, float, out),
-            None => decimal(ty, precision, value, text.as_str().trim().as_bytes(), out),
+            None => decimal(ty, precision, value, text.as_str().trim_ascii().as_bytes(), out),
         },
         _ => Err(Problem::mismatch(value, ty)),
     }

@@ -196,7 +196,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 /// Reads ISO 8601 as the server writes it and as the usual formats do: `2024-02-29`, `2024-02-29T12:00:00.5+01:00`,
 /// `0044-03-15 BC`, `infinity`.
 fn parse(text: &str) -> Option<Parsed> {
-    let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    let trimmed = text.trim_ascii();
     if trimmed.eq_ignore_ascii_case("infinity") {
         return Some(Parsed::Infinity);
     }
