@@ -134,8 +134,12 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
     }
     match error.code {
         Code::AllBrokersDown => on.status.set_cut_off(true),
-        Code::BrokerTransportFailure | Code::Resolve | Code::SSL | Code::Authentication => {
-            *on.suspects_outage = true
+        Code::BrokerTransportFailure | Code::Resolve | Code::SSL => *on.suspects_outage = true,
+        Code::Authentication => {
+            // Credentials were good when the source was opened, and may be again: a state, but one that somebody must
+            // hear of, since waiting alone does not end it.
+            tracing::error!(%error, "a broker refuses the credentials; reading stands still until it takes them");
+            *on.suspects_outage = true;
         }
         _ => {}
     }
@@ -143,6 +147,9 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
         tracing::warn!(%error, "the Kafka client reports an error");
         return Ok(());
     };
+    if place.partition < 0 {
+        return fail_topic(&place.topic, error, on.client);
+    }
     let Some(reading) = on.splits.named_mut(&place.topic, place.partition) else {
         tracing::debug!(%error, topic = place.topic, partition = place.partition, "an error of a split not read");
         return Ok(());
@@ -168,6 +175,21 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
         }
         _ => {
             tracing::warn!(%error, split = %reading.split, next = reading.next, "the Kafka client reports an error");
+            Ok(())
+        }
+    }
+}
+
+/// Decides about an error of a whole topic.
+fn fail_topic(topic: &str, error: ClientError, client: &Client) -> Result<(), ReadError> {
+    use RDKafkaErrorCode as Code;
+    match error.code {
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownTopicId => {
+            confirm_gone(topic, client)
+        }
+        Code::TopicAuthorizationFailed | Code::InvalidTopic => Err(ReadError::Client(error)),
+        _ => {
+            tracing::warn!(%error, topic, "the Kafka client reports an error of a topic");
             Ok(())
         }
     }
