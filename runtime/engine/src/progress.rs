@@ -29,13 +29,4 @@ impl Progress {
         });
         all.fold((0, 0), |(total, done), (length, moved)| (total + length, done + moved))
     }
-
-    /// Returns how far all splits together have moved since they were claimed, in positions.
-    pub fn moved(&self) -> u64 {
-        let distance = |(split, at): (&_, &levada_core::Position)| {
-            let start = self.started_at.get(split).map_or(at.next, |start| start.next);
-            at.next.saturating_sub(start)
-        };
-        self.positions.iter().map(distance).sum()
-    }
 }

@@ -110,11 +110,6 @@ impl KafkaSource {
         Arc::clone(&self.status)
     }
 
-    /// Returns where the splits of this subtask end, once the source is open and if the read is bounded.
-    pub fn stops(&self) -> Option<&Positions> {
-        self.running.as_ref()?.stops.as_ref()
-    }
-
     fn running(&mut self) -> Result<&mut Running, SourceError> {
         self.running
             .as_mut()

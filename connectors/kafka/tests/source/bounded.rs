@@ -21,6 +21,9 @@ async fn bounded_read_ends_behind_the_last_record() {
     assert_eq!(reading.ends[&topic.split(2)], 0, "an empty partition ends where it starts");
     assert_eq!(reading.position(&topic.split(1)), Some(2));
     assert_eq!(reading.position(&topic.split(2)), None, "it did not move");
+    let told = &reading.assignment.as_ref().expect("assigned").ends;
+    let told: Vec<u64> = told.iter().map(|(_, end)| end.next).collect();
+    assert_eq!(told, [1000, 2, 0], "the ends are told with the assignment, for whoever shows progress");
 }
 
 /// [SRC-15]
