@@ -22,8 +22,8 @@ use crate::policy::CommitPolicy;
 use crate::progress::Progress;
 use crate::reader::{Owned, Reader};
 
-/// Batches that stand between the two tasks of a subtask. Two keep the sink fed while one is decoded; more would only
-/// add latency, since the byte budget already allows for bursts in the source.
+/// Messages that stand between the two tasks of a subtask: two batches, each with the offer behind it. They keep the sink
+/// fed while the next one is decoded; more would only add latency, since the byte budget allows for bursts in the source.
 const CHANNEL_CAPACITY: usize = 4;
 
 /// What a job is called and how it runs.

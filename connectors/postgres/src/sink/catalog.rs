@@ -1,14 +1,14 @@
 //! The target table as the catalog describes it, and how fields find their columns.
 
 use hashbrown::HashMap;
-use levada_core::{ErrorClass, SinkError};
+use levada_core::SinkError;
 use tracing::info;
 
 use crate::quote::{Identifier, TableName};
 
 use super::config::{ColumnOptions, PostgresSinkConfig, Tombstone, WriteMode};
 use super::encode::ColumnType;
-use super::error::Failure;
+use super::error::{Failure, fatal};
 use super::session::Session;
 use super::sql::{self, SqlColumn};
 
@@ -111,10 +111,6 @@ impl Target {
         };
         numbers.iter().map(as_sql).collect()
     }
-}
-
-fn fatal(message: impl Into<String>) -> SinkError {
-    SinkError::new(ErrorClass::Fatal, message)
 }
 
 /// Why the catalog could not be read, or what it says does not fit the configuration.

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::error::Owner;
-use levada_core::{ErrorClass, Position, SinkError, SplitId, StreamStart};
+use levada_core::{Position, SinkError, SplitId, StreamStart};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::config::PostgresSinkConfig;
-use super::error::Failure;
+use super::error::{Failure, fatal};
 use super::session::{Session, answered};
 use super::sql;
 
@@ -150,10 +150,6 @@ impl From<SinkError> for Unclaimed {
     fn from(error: SinkError) -> Self {
         Self::Refused(error)
     }
-}
-
-fn fatal(message: impl Into<String>) -> SinkError {
-    SinkError::new(ErrorClass::Fatal, message)
 }
 
 /// Claims, and looks after a while who is in the way. Returns also how many backends were ended.

@@ -57,6 +57,11 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     error.to_string().starts_with("error connecting to server") || error.to_string().contains("timeout")
 }
 
+/// Makes the error of something that only a human can mend.
+pub(crate) fn fatal(message: impl Into<String>) -> SinkError {
+    SinkError::new(ErrorClass::Fatal, message)
+}
+
 /// Classes a SQLSTATE. See appendix A of the Postgres manual.
 pub(crate) fn class_of(code: &str) -> ErrorClass {
     match code {

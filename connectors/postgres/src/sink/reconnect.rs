@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::backoff::Pauses;
 use super::claim::Stored;
 use super::commit::Move;
-use super::error::Failure;
+use super::error::{Failure, fatal};
 use super::failpoint::fail_point;
 use super::session::Session;
 use super::stats::Health;
@@ -24,7 +24,6 @@ pub(crate) enum Outcome {
 
 /// Judges by the stored positions. A commit is one transaction, so they all moved or none did.
 pub(crate) fn judge(moves: &[Move], stored: &[Stored]) -> Result<Outcome, SinkError> {
-    let fatal = |message: String| SinkError::new(ErrorClass::Fatal, message);
     let mut outcomes = BTreeSet::new();
     for moved in moves {
         let split = &moved.split;
