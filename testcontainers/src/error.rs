@@ -89,6 +89,21 @@ pub enum Error {
     /// Postgres refuses to run as root, and no other user was found to run it as.
     #[error("postgres refuses to run as root, and neither the user postgres nor nobody exists")]
     NoUnprivilegedUser,
+    /// A certificate could not be made.
+    #[error("cannot make a certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// Only root may do it.
+    #[error("only root may {action}")]
+    NeedsRoot {
+        /// What.
+        action: &'static str,
+    },
+    /// It cannot be had in this way.
+    #[error("refused: {what}")]
+    Refused {
+        /// What, and how it can be had.
+        what: &'static str,
+    },
     /// The server that all tests of this process share could not be started; every caller gets the same cause.
     #[error("the shared {server} could not be started")]
     Shared {

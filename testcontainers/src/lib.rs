@@ -10,12 +10,17 @@ mod names;
 mod postgres;
 mod process;
 mod programs;
+mod provider;
+mod server;
+mod tls;
 mod wait;
 
 pub mod run;
 
 pub use error::Error;
-pub use kafka::{Kafka, KafkaBuilder, SharedKafka};
+pub use kafka::{Broker, Kafka, KafkaBuilder, Mechanism, Security, SharedKafka};
 pub use names::unique_name;
 pub use postgres::{Database, Postgres, PostgresBuilder, SharedPostgres};
+pub use provider::Provider;
+pub use tls::ClientFiles;
 pub use wait::wait_until;

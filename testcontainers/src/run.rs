@@ -61,8 +61,9 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
     }
     let mut logs = Vec::new();
     if let Some(kafka) = &kafka {
-        command.env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap()).env(exported::KAFKA_LOG, kafka.log_path());
-        logs.push(Log::whole("Kafka", kafka.log_path().to_path_buf()));
+        let log = kafka.broker(1).log_path();
+        command.env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap()).env(exported::KAFKA_LOG, log);
+        logs.push(Log::whole("Kafka", log.to_path_buf()));
     }
     if let Some(postgres) = &postgres {
         command.env(exported::POSTGRES_URL, postgres.url()).env(exported::POSTGRES_LOG, postgres.log_path());

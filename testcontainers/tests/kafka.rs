@@ -65,18 +65,18 @@ async fn a_record_survives_every_end_and_restart() {
     let kafka = Kafka::start().unwrap();
     let topic = unique_name("survivors");
     create_topic(kafka.bootstrap(), &topic).await.unwrap();
-    let before = kafka.pid().unwrap();
+    let before = kafka.broker(1).pid().unwrap();
 
     produce(kafka.bootstrap(), &topic, "before the kill");
     kafka.kill();
     assert!(!is_alive(before));
-    assert_eq!(kafka.pid(), None);
+    assert_eq!(kafka.broker(1).pid(), None);
     assert!(!answers(kafka.bootstrap(), Duration::from_millis(500)));
     let restarting = Instant::now();
     kafka.restart().unwrap();
     // A crash loop restarts often: the broker must not wait for the session of its earlier life, 9 s by default.
     assert!(restarting.elapsed() < Duration::from_secs(8), "{:?}", restarting.elapsed());
-    assert_ne!(kafka.pid().unwrap(), before);
+    assert_ne!(kafka.broker(1).pid().unwrap(), before);
     produce(kafka.bootstrap(), &topic, "before the stop");
     kafka.stop().unwrap();
     kafka.restart().unwrap();
@@ -170,7 +170,7 @@ fn callers_in_one_process_share_one_broker() {
 #[test]
 fn every_broker_is_a_cluster_of_its_own() {
     let cluster = |kafka: &Kafka| {
-        let meta = std::fs::read_to_string(kafka.folder().join("data/meta.properties")).unwrap();
+        let meta = std::fs::read_to_string(kafka.broker(1).folder().join("data/meta.properties")).unwrap();
         meta.lines().find_map(|line| line.strip_prefix("cluster.id=")).unwrap().to_owned()
     };
     let (first, second) = (Kafka::start().unwrap(), Kafka::start().unwrap());

@@ -26,7 +26,7 @@ fn holds_servers() {
     #[expect(clippy::zombie_processes, reason = "whoever started this process ends the stranger")]
     let stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let mut output = std::io::stdout().lock();
-    writeln!(output, "\nheld folder {}", kafka.folder().display()).unwrap();
+    writeln!(output, "\nheld folder {}", kafka.broker(1).folder().display()).unwrap();
     writeln!(output, "held folder {}", postgres.folder().display()).unwrap();
     writeln!(output, "held address {}", kafka.bootstrap()).unwrap();
     writeln!(output, "held address {}", address_of(postgres.url())).unwrap();
@@ -210,8 +210,8 @@ fn the_reaper_is_in_no_process_group_of_the_test() {
 #[test]
 fn a_dropped_handle_leaves_nothing() -> Result<(), Error> {
     let (kafka, postgres) = (Kafka::start()?, Postgres::start()?);
-    let pids = [kafka.pid().unwrap(), postgres.pid().unwrap()];
-    let folders = [kafka.folder().to_path_buf(), postgres.folder().to_path_buf()];
+    let pids = [kafka.broker(1).pid().unwrap(), postgres.pid().unwrap()];
+    let folders = [kafka.broker(1).folder().to_path_buf(), postgres.folder().to_path_buf()];
     let addresses = [kafka.bootstrap().to_owned(), address_of(postgres.url()).to_owned()];
     let segment = segment_of(postgres.folder());
     assert!(pids.into_iter().all(is_alive));

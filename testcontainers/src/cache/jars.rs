@@ -9,6 +9,7 @@ use std::process::Command;
 use super::entry;
 use crate::Error;
 use crate::error::Doing;
+use crate::kafka::scram_records;
 use crate::programs::{java, maven, run_to_end};
 
 /// The artifacts and their versions.
@@ -16,6 +17,11 @@ const POM: &str = include_str!("../../kafka/pom.xml");
 
 /// The version of the broker, in the name of the cache entry.
 const VERSION: &str = "4.3.0";
+
+/// The formatted folders in the entry. Another layout needs another name of the entry.
+const FORMATTED: &str = "formatted";
+const FORMATTED_WITH_USER: &str = "formatted-with-user";
+const LAYOUT: u32 = 2;
 
 /// The cache entry with the jars.
 #[derive(Clone, Debug)]
@@ -54,9 +60,10 @@ impl Jars {
         PathBuf::from(path)
     }
 
-    /// Returns the file that a formatted Kafka folder starts from: the feature levels of this version.
-    pub(crate) fn bootstrap_checkpoint(&self) -> PathBuf {
-        self.folder.join("formatted/bootstrap.checkpoint")
+    /// Returns the file that a formatted Kafka folder starts from: the feature levels of this version, and the user's
+    /// credentials if the cluster is to have one.
+    pub(crate) fn bootstrap_checkpoint(&self, with_user: bool) -> PathBuf {
+        self.folder.join(if with_user { FORMATTED_WITH_USER } else { FORMATTED }).join("bootstrap.checkpoint")
     }
 }
 
@@ -68,7 +75,7 @@ pub(crate) fn jars() -> Result<Jars, Error> {
 /// Returns the name of the cache entry: another pom is another entry, even for the same version of Kafka.
 fn entry_name() -> String {
     let mut hasher = DefaultHasher::new();
-    POM.hash(&mut hasher);
+    (POM, LAYOUT).hash(&mut hasher);
     format!("kafka-{VERSION}-{:016x}", hasher.finish())
 }
 
@@ -90,13 +97,15 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
     fetch.arg(&pom).arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
     eprintln!("fetching Apache Kafka {VERSION}, once for this machine");
     run_to_end("mvn dependency:copy-dependencies", &mut fetch)?;
-    format(&java, unsealed)
+    format(&java, unsealed, FORMATTED, &[])?;
+    let user: Vec<String> = scram_records().flat_map(|record| ["--add-scram".to_owned(), record]).collect();
+    format(&java, unsealed, FORMATTED_WITH_USER, &user)
 }
 
 /// Formats a folder once; brokers start from copies of it, which saves each of them the start of a second JVM.
-fn format(java: &Path, unsealed: &Path) -> Result<(), Error> {
+fn format(java: &Path, unsealed: &Path, name: &str, options: &[String]) -> Result<(), Error> {
     let properties = unsealed.join("format.properties");
-    let formatted = unsealed.join("formatted");
+    let formatted = unsealed.join(name);
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:1\n\
          listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1\n\
@@ -108,7 +117,7 @@ fn format(java: &Path, unsealed: &Path) -> Result<(), Error> {
     let mut format = Command::new(java);
     format.args(["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-cp"]).arg(jars.class_path()?);
     format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "levadaFormattedOnce000", "--config"]);
-    format.arg(&properties);
+    format.arg(&properties).args(options);
     run_to_end("kafka.tools.StorageTool format", &mut format)?;
     Ok(())
 }

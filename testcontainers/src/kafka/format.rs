@@ -1,4 +1,4 @@
-//! Making a data folder that the broker accepts as formatted.
+//! Making a data folder that a broker accepts as formatted.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,19 @@ use crate::cache::Jars;
 use crate::error::Doing;
 use crate::names::random_kafka_id;
 
-/// Fills an empty data folder: the feature levels from the cache, and identities of its own.
-///
-/// Every broker is another cluster, so that positions of one are never taken for positions of another.
-pub(super) fn format(jars: &Jars, data: &Path) -> Result<(), Error> {
+/// Fills the data folder of one node: the feature levels and the user from the cache, and an identity of its own.
+pub(super) fn format(
+    jars: &Jars,
+    with_user: bool,
+    cluster_id: &str,
+    node: usize,
+    data: &Path,
+) -> Result<(), Error> {
     fs::create_dir(data).doing("create the folder", data)?;
-    let checkpoint = jars.bootstrap_checkpoint();
+    let checkpoint = jars.bootstrap_checkpoint(with_user);
     fs::copy(&checkpoint, data.join("bootstrap.checkpoint")).doing("copy", &checkpoint)?;
     let identities = data.join("meta.properties");
-    let text = format!(
-        "version=1\nnode.id=1\ncluster.id={}\ndirectory.id={}\n",
-        random_kafka_id(),
-        random_kafka_id()
-    );
+    let directory = random_kafka_id();
+    let text = format!("version=1\nnode.id={node}\ncluster.id={cluster_id}\ndirectory.id={directory}\n");
     fs::write(&identities, text).doing("write", &identities)
 }

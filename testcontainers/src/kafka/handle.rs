@@ -1,39 +1,30 @@
-//! The handle of a broker that one test owns.
+//! The handle of a cluster that one test owns.
 
-use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::broker::Broker;
+use super::listeners::{Listener, Security};
+use super::security::Secrets;
 use super::start::prepare;
 use super::{KafkaBuilder, SharedKafka, shared, tool};
 use crate::Error;
-use crate::logs::{Log, ShownLog};
-use crate::process::{DataFolder, Launch, Port, ServerProcess};
+use crate::tls::ClientFiles;
 
-/// The name in messages.
-pub(crate) const SERVER: &str = "Kafka";
-
-/// A broker of one's own, to be hurt at will. It ends, and its folder goes, when the handle is dropped or this process
-/// ends in any way.
+/// A cluster of one's own, to be hurt at will. It ends, and its folders go, when the handle is dropped or this process ends
+/// in any way.
 ///
 /// A test that only reads and writes takes [`Kafka::shared`], which costs the start once.
 ///
-/// Every method takes `&self`: one thread may kill the broker while another talks to it.
+/// Every method takes `&self`: one thread may kill a broker while another talks to it.
 #[derive(Debug)]
 pub struct Kafka {
     bootstrap: String,
-    /// Shown after the server has ended and before its folder goes: fields are dropped in order.
-    log: ShownLog,
-    pub(super) launch: Launch,
-    /// The running broker, if it runs. Held for the whole of an operation: a restart cannot overtake a stop.
-    process: Mutex<Option<ServerProcess>>,
-    // Dropped last, in this order: the folder once nothing writes to it, the ports once nothing listens.
-    folder: DataFolder,
-    _ports: [Port; 2],
+    brokers: Vec<Broker>,
+    secrets: Option<Secrets>,
 }
 
 impl Kafka {
-    /// Starts a broker with the defaults for tests.
+    /// Starts one broker with the defaults for tests.
     ///
     /// # Errors
     ///
@@ -51,7 +42,7 @@ impl Kafka {
         prepare()
     }
 
-    /// Chooses how a broker starts.
+    /// Chooses how a cluster starts.
     #[must_use]
     pub fn builder() -> KafkaBuilder {
         KafkaBuilder::new()
@@ -69,51 +60,86 @@ impl Kafka {
         shared::shared()
     }
 
-    pub(super) fn new(
-        launch: Launch,
-        process: ServerProcess,
-        folder: DataFolder,
-        broker: Port,
-        controller: Port,
-    ) -> Kafka {
-        Kafka {
-            bootstrap: format!("127.0.0.1:{}", broker.number()),
-            log: ShownLog(Log::whole(SERVER, launch.log.clone())),
-            launch,
-            process: Mutex::new(Some(process)),
-            folder,
-            _ports: [broker, controller],
-        }
+    pub(super) fn new(brokers: Vec<Broker>, secrets: Option<Secrets>) -> Kafka {
+        let bootstrap = addresses(&brokers, Listener::Plaintext);
+        Kafka { bootstrap, brokers, secrets }
     }
 
-    /// Returns the address for `bootstrap.servers`; it stays the same across restarts.
+    /// Returns the addresses for `bootstrap.servers`, in the clear; they stay the same across restarts.
     #[must_use]
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
     }
 
-    /// Returns the number of the broker's process, or `None` when none was started or the last one was stopped.
+    /// Returns the brokers.
     #[must_use]
-    pub fn pid(&self) -> Option<i32> {
-        self.process().as_ref().map(|process| process.identity().pid)
+    pub fn brokers(&self) -> &[Broker] {
+        &self.brokers
     }
 
-    /// Returns everything that the broker has logged, over all its restarts.
+    /// Returns the broker with this number, as the cluster's metadata give it: from 1 on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the cluster has no such broker.
+    #[must_use]
+    pub fn broker(&self, id: usize) -> &Broker {
+        match self.brokers.iter().find(|broker| broker.id() == id) {
+            Some(broker) => broker,
+            None => panic!("no broker {id} in a cluster of {}", self.brokers.len()),
+        }
+    }
+
+    /// Returns what a client must set to be let in, addresses included, in the words of librdkafka's configuration.
+    ///
+    /// ```no_run
+    /// # use levada_testcontainers::{Kafka, Mechanism, Security};
+    /// let kafka = Kafka::builder().secured().start()?;
+    /// for (name, value) in kafka.client_properties(Security::SaslTls(Mechanism::ScramSha256))? {
+    ///     println!("{name}={value}");
+    /// }
+    /// # Ok::<(), levada_testcontainers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when the cluster was not started [`secured`](KafkaBuilder::secured) and something other than
+    /// [`Security::Plaintext`] is asked for.
+    pub fn client_properties(&self, security: Security) -> Result<Vec<(&'static str, String)>, Error> {
+        let listener = security.listener();
+        let mut properties = vec![
+            ("bootstrap.servers", addresses(&self.brokers, listener)),
+            ("security.protocol", listener.protocol().to_owned()),
+        ];
+        properties.extend(security.credentials());
+        if security == Security::Plaintext {
+            return Ok(properties);
+        }
+        let files = self.client_files()?;
+        if matches!(security, Security::Tls | Security::SaslTls(_)) {
+            properties.push(("ssl.ca.location", files.authority.display().to_string()));
+        }
+        if security == Security::Tls {
+            properties.push(("ssl.certificate.location", files.certificate.display().to_string()));
+            properties.push(("ssl.key.location", files.key.display().to_string()));
+        }
+        Ok(properties)
+    }
+
+    /// Returns the files that a TLS client needs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when the cluster was not started [`secured`](KafkaBuilder::secured).
+    pub fn client_files(&self) -> Result<&ClientFiles, Error> {
+        let refused = Error::Refused { what: "TLS and SASL need the builder's `secured`" };
+        self.secrets.as_ref().map(Secrets::client).ok_or(refused)
+    }
+
+    /// Returns everything that the brokers have logged, one after the other.
     #[must_use]
     pub fn logs(&self) -> String {
-        self.log.0.read()
-    }
-
-    /// Returns the file of the log; it goes with the handle.
-    #[must_use]
-    pub fn log_path(&self) -> &Path {
-        self.log.0.path()
-    }
-
-    /// Returns the folder with data, configuration and log; it goes with the handle.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.brokers.iter().map(Broker::logs).collect()
     }
 
     /// Returns a command that runs a class of Kafka's jars, such as `org.apache.kafka.tools.consumer.ConsoleConsumer`, with
@@ -129,16 +155,9 @@ impl Kafka {
     ) -> Result<Command, Error> {
         tool::tool(class, arguments)
     }
-
-    pub(super) fn process(&self) -> MutexGuard<'_, Option<ServerProcess>> {
-        // A thread that panicked while it held the lock left either a process or none: both are states we handle.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for Kafka {
-    fn drop(&mut self) {
-        // Before the folder: dropping the process kills it.
-        self.process().take();
-    }
+fn addresses(brokers: &[Broker], listener: Listener) -> String {
+    let addresses: Vec<String> = brokers.iter().filter_map(|broker| broker.address_of(listener)).collect();
+    addresses.join(",")
 }

@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Properties that make a single broker complete and its answers quick.
+use super::listeners::Listener;
+use super::node::Node;
+use super::security::Secrets;
+
+/// Properties that make a small cluster complete and its answers quick.
 const FOR_TESTS: &[(&str, &str)] = &[
-    // There is one broker, so every internal topic has one replica; few partitions, because each costs files and time.
-    ("offsets.topic.replication.factor", "1"),
+    // Few partitions of the internal topics, because each costs files and time.
     ("offsets.topic.num.partitions", "4"),
-    ("transaction.state.log.replication.factor", "1"),
-    ("transaction.state.log.min.isr", "1"),
     ("transaction.state.log.num.partitions", "4"),
-    ("share.coordinator.state.topic.replication.factor", "1"),
-    ("share.coordinator.state.topic.min.isr", "1"),
     ("share.coordinator.state.topic.num.partitions", "4"),
-    ("min.insync.replicas", "1"),
     // A misspelt topic is an error, not a new topic.
     ("auto.create.topics.enable", "false"),
     // Groups form at once, and a dead member is noticed within the patience of a test.
@@ -32,22 +30,58 @@ const FOR_TESTS: &[(&str, &str)] = &[
     ("log.cleaner.dedupe.buffer.size", "16777216"),
 ];
 
-/// Returns the text of the file; `chosen` replaces the defaults, and our own addresses and folders replace everything.
-pub(super) fn text(chosen: &BTreeMap<String, String>, broker: u16, controller: u16, data: &Path) -> String {
-    let mut properties: BTreeMap<&str, String> =
-        FOR_TESTS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    properties.extend(chosen.iter().map(|(name, value)| (name.as_str(), value.clone())));
-    properties.extend([
-        ("process.roles", "broker,controller".to_owned()),
-        ("node.id", "1".to_owned()),
-        ("controller.quorum.voters", format!("1@127.0.0.1:{controller}")),
-        ("listeners", format!("PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}")),
-        ("advertised.listeners", format!("PLAINTEXT://127.0.0.1:{broker}")),
-        ("controller.listener.names", "CONTROLLER".to_owned()),
-        ("inter.broker.listener.name", "PLAINTEXT".to_owned()),
-        ("log.dirs", data.display().to_string()),
-    ]);
+/// Every topic is on every broker, up to three; what is acknowledged by all is on all but one of them at least.
+const REPLICATION: [&str; 4] = [
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+];
+const IN_SYNC: [&str; 3] =
+    ["min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"];
+
+/// Returns the text of the file of one node of a cluster; `chosen` replaces the defaults, and our own addresses and folders
+/// replace everything.
+pub(super) fn text(
+    chosen: &BTreeMap<String, String>,
+    node: &Node,
+    voters: &[String],
+    data: &Path,
+    secrets: Option<&Secrets>,
+) -> String {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let mut properties: BTreeMap<String, String> = FOR_TESTS.iter().map(own).collect();
+    let replicas = voters.len().min(3);
+    properties.extend(REPLICATION.map(|name| (name.to_owned(), replicas.to_string())));
+    properties.extend(IN_SYNC.map(|name| (name.to_owned(), replicas.saturating_sub(1).max(1).to_string())));
+    properties.extend(chosen.clone());
+    properties.extend(secrets.map(Secrets::properties).unwrap_or_default());
+    properties.extend(addresses(node, voters).map(|(name, value)| (name.to_owned(), value)));
+    properties.insert("log.dirs".to_owned(), data.display().to_string());
     properties.iter().map(|(name, value)| format!("{name}={}\n", escape(value))).collect()
+}
+
+fn addresses(node: &Node, voters: &[String]) -> [(&'static str, String); 8] {
+    let controller = format!("CONTROLLER://127.0.0.1:{}", node.controller.number());
+    let mut listeners = vec![controller];
+    let mut advertised = Vec::new();
+    let mut protocols = vec!["CONTROLLER:PLAINTEXT".to_owned()];
+    for opening in &node.openings {
+        let name = opening.listener.name();
+        listeners.push(format!("{name}://127.0.0.1:{}", opening.port.number()));
+        advertised.push(format!("{name}://127.0.0.1:{}", opening.advertised));
+        protocols.push(format!("{name}:{}", opening.listener.protocol()));
+    }
+    [
+        ("process.roles", "broker,controller".to_owned()),
+        ("node.id", node.id.to_string()),
+        ("controller.quorum.voters", voters.join(",")),
+        ("controller.listener.names", "CONTROLLER".to_owned()),
+        ("inter.broker.listener.name", Listener::Plaintext.name().to_owned()),
+        ("listeners", listeners.join(",")),
+        ("advertised.listeners", advertised.join(",")),
+        ("listener.security.protocol.map", protocols.join(",")),
+    ]
 }
 
 /// Escapes what the format of Java's properties gives a meaning: backslashes and line ends.
@@ -60,20 +94,43 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
+    use super::super::listeners::Listener;
+    use super::super::node::Node;
     use super::text;
+
+    fn lines(chosen: &[(&str, &str)], brokers: usize) -> (Node, Vec<String>) {
+        let chosen: BTreeMap<String, String> =
+            chosen.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let node = Node::reserve(1, &[Listener::Plaintext]).unwrap();
+        let voters: Vec<String> = (1..=brokers).map(|id| format!("{id}@127.0.0.1:1")).collect();
+        let text = text(&chosen, &node, &voters, Path::new("/tmp/x"), None);
+        (node, text.lines().map(str::to_owned).collect())
+    }
 
     /// [TST-01]
     #[test]
     fn chosen_properties_replace_defaults_but_not_addresses() {
-        let chosen = BTreeMap::from([
-            ("group.min.session.timeout.ms".to_owned(), "6000".to_owned()),
-            ("listeners".to_owned(), "PLAINTEXT://0.0.0.0:9092".to_owned()),
-        ]);
-        let text = text(&chosen, 20_001, 20_002, Path::new("/tmp/x"));
-        assert!(text.contains("group.min.session.timeout.ms=6000\n"), "{text}");
-        assert!(
-            text.contains("listeners=PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002\n"),
-            "{text}"
-        );
+        let chosen =
+            [("group.min.session.timeout.ms", "6000"), ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092")];
+        let (node, lines) = lines(&chosen, 1);
+        assert!(lines.contains(&"group.min.session.timeout.ms=6000".to_owned()), "{lines:?}");
+        let advertised =
+            format!("advertised.listeners=PLAINTEXT://{}", node.address(Listener::Plaintext).unwrap());
+        assert!(lines.contains(&advertised), "{lines:?}");
+    }
+
+    /// [TST-01] What three brokers acknowledge survives one of them.
+    #[test]
+    fn a_cluster_keeps_every_record_on_at_least_two_brokers() {
+        for (brokers, replicas, in_sync) in [(1, 1, 1), (3, 3, 2)] {
+            let (_, lines) = lines(&[], brokers);
+            for expected in [
+                format!("default.replication.factor={replicas}"),
+                format!("transaction.state.log.replication.factor={replicas}"),
+                format!("min.insync.replicas={in_sync}"),
+            ] {
+                assert!(lines.contains(&expected), "{expected}: {lines:?}");
+            }
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use super::handle::{Kafka, SERVER};
+use super::broker::SERVER;
+use super::handle::Kafka;
 use super::tool;
 use crate::Error;
 use crate::exported;
@@ -55,7 +56,7 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
     match OURS.get_or_init(start_to_share) {
         Ok(kafka) => Ok(SharedKafka {
             bootstrap: kafka.bootstrap().to_owned(),
-            log: Some(shown_from_now(kafka.log_path())),
+            log: Some(shown_from_now(kafka.broker(1).log_path())),
         }),
         Err(source) => Err(Error::Shared { server: SERVER, source }),
     }

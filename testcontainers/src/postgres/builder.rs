@@ -11,11 +11,13 @@ use crate::Error;
 pub struct PostgresBuilder {
     /// Server settings that replace ours.
     pub(super) settings: BTreeMap<String, String>,
+    /// The size of the data's own disk, in bytes.
+    pub(super) disk: Option<u64>,
 }
 
 impl PostgresBuilder {
     pub(super) fn new() -> PostgresBuilder {
-        PostgresBuilder { settings: BTreeMap::new() }
+        PostgresBuilder { settings: BTreeMap::new(), disk: None }
     }
 
     /// Sets a server setting (a line of `postgresql.conf`); replaces the default of Postgres or of this crate.
@@ -27,11 +29,20 @@ impl PostgresBuilder {
         self
     }
 
+    /// Gives the data a disk of its own of so many bytes, which can be filled ([`Postgres::fill_disk`]). It is a `tmpfs`, so
+    /// only root may. A new server takes about 60 MB, of which 16 MB are the first segment of its log.
+    #[must_use]
+    pub fn disk(mut self, bytes: u64) -> PostgresBuilder {
+        self.disk = Some(bytes);
+        self
+    }
+
     /// Starts the server and returns when it accepts connections.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] when PostgreSQL is not installed; otherwise what went wrong, with the end of the server's log.
+    /// [`Error::Missing`] when PostgreSQL is not installed; [`Error::Refused`] when servers are somebody else's
+    /// (`LEVADA_PROVIDER=external`); otherwise what went wrong, with the end of the server's log.
     pub fn start(self) -> Result<Postgres, Error> {
         start(&self)
     }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::handle::{Postgres, SERVER};
-use super::start::launch_ready;
+use super::Postgres;
 use crate::Error;
 
 /// How long a stop may take. Postgres itself kills backends that ignore an immediate stop after five seconds.
@@ -15,7 +14,7 @@ impl Postgres {
     /// Kills the postmaster and all its backends as `kill -9` does and returns when they are gone; does nothing when the
     /// server is not running.
     pub fn kill(&self) {
-        self.process().take();
+        self.server.kill();
     }
 
     /// Stops the server at once, without a checkpoint (`pg_ctl stop -m immediate`); the next start recovers. Does nothing
@@ -25,7 +24,7 @@ impl Postgres {
     ///
     /// [`Error::TimedOut`] when it has not ended within half a minute; it is killed then.
     pub fn stop_immediate(&self) -> Result<(), Error> {
-        self.stop_by(Signal::SIGQUIT)
+        self.server.stop(Signal::SIGQUIT, STOP_DEADLINE)
     }
 
     /// Stops the server in order: open transactions are rolled back, a checkpoint is written (`pg_ctl stop -m fast`). Does
@@ -35,7 +34,7 @@ impl Postgres {
     ///
     /// [`Error::TimedOut`] when it has not ended within half a minute; it is killed then.
     pub fn stop(&self) -> Result<(), Error> {
-        self.stop_by(Signal::SIGINT)
+        self.server.stop(Signal::SIGINT, STOP_DEADLINE)
     }
 
     /// Starts the server again on the same data and port, and returns when it accepts connections. One that still runs is
@@ -46,8 +45,7 @@ impl Postgres {
     /// As [`PostgresBuilder::start`](super::PostgresBuilder::start) and [`Postgres::stop`].
     pub fn restart(&self) -> Result<(), Error> {
         self.stop()?;
-        *self.process() = Some(launch_ready(&self.launch)?);
-        Ok(())
+        self.server.start()
     }
 
     /// Pauses the postmaster and all its backends (SIGSTOP): connections stay open and nothing answers.
@@ -56,7 +54,7 @@ impl Postgres {
     ///
     /// [`Error::NotRunning`].
     pub fn pause(&self) -> Result<(), Error> {
-        self.signal(Signal::SIGSTOP)
+        self.server.pause()
     }
 
     /// Lets a paused server go on (SIGCONT).
@@ -65,28 +63,24 @@ impl Postgres {
     ///
     /// [`Error::NotRunning`].
     pub fn resume(&self) -> Result<(), Error> {
-        self.signal(Signal::SIGCONT)
+        self.server.resume()
     }
 
-    fn stop_by(&self, signal: Signal) -> Result<(), Error> {
-        match self.process().take() {
-            Some(mut process) => {
-                // The request first: a paused server that goes on hears it at once. Paused backends must go on too.
-                process.signal(signal);
-                process.signal_all(Signal::SIGCONT);
-                process.wait(STOP_DEADLINE).map(|_| ())
-            }
-            None => Ok(()),
-        }
+    /// Fills the disk of a server that was started with [`PostgresBuilder::disk`](super::PostgresBuilder::disk).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when it has no disk of its own.
+    pub fn fill_disk(&self) -> Result<(), Error> {
+        self.folder.disk()?.fill()
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), Error> {
-        match self.process().as_ref().filter(|process| process.identity().is_alive()) {
-            Some(process) => {
-                process.signal_all(signal);
-                Ok(())
-            }
-            None => Err(Error::NotRunning { server: SERVER }),
-        }
+    /// Gives the room back that [`fill_disk`](Postgres::fill_disk) took.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when it has no disk of its own.
+    pub fn free_disk(&self) -> Result<(), Error> {
+        self.folder.disk()?.free()
     }
 }

@@ -1,13 +1,13 @@
 //! The handle of a server that one test owns.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::start::prepare;
 use super::{Database, PostgresBuilder, SharedPostgres, psql, shared, shared_memory};
 use crate::Error;
 use crate::logs::{Log, ShownLog};
-use crate::process::{DataFolder, Launch, Port, ServerProcess};
+use crate::process::{DataFolder, Port};
+use crate::server::Server;
 
 /// The name in messages.
 pub(crate) const SERVER: &str = "Postgres";
@@ -25,14 +25,11 @@ pub(super) const PASSWORD: &str = "levada-secret";
 #[derive(Debug)]
 pub struct Postgres {
     url: String,
-    /// Shown after the server has ended and before its folder goes: fields are dropped in order.
+    // Dropped in order: the server first; the log is shown before its folder goes; the port when nothing listens.
+    pub(super) server: Box<dyn Server>,
     log: ShownLog,
-    pub(super) launch: Launch,
-    /// The running server, if it runs. Held for the whole of an operation: a restart cannot overtake a stop.
-    process: Mutex<Option<ServerProcess>>,
-    // Dropped last, in this order: the folder once nothing writes to it, the port once nothing listens.
-    folder: DataFolder,
-    _port: Port,
+    pub(super) folder: DataFolder,
+    port: Port,
 }
 
 impl Postgres {
@@ -79,15 +76,15 @@ impl Postgres {
         shared::shared()?.database()
     }
 
-    pub(super) fn new(launch: Launch, process: ServerProcess, folder: DataFolder, port: Port) -> Postgres {
-        Postgres {
-            url: format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres", port.number()),
-            log: ShownLog(Log::whole(SERVER, launch.log.clone())),
-            launch,
-            process: Mutex::new(Some(process)),
-            folder,
-            _port: port,
-        }
+    pub(super) fn new(server: Box<dyn Server>, log: Log, folder: DataFolder, port: Port) -> Postgres {
+        let url = format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres", port.number());
+        Postgres { url, server, log: ShownLog(log), folder, port }
+    }
+
+    /// Returns the server's address; it stays the same across restarts.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     /// Returns the URL of the database `postgres` with user and password; it stays the same across restarts.
@@ -99,7 +96,7 @@ impl Postgres {
     /// Returns the number of the postmaster's process, or `None` when the last one was stopped or killed.
     #[must_use]
     pub fn pid(&self) -> Option<i32> {
-        self.process().as_ref().map(|process| process.identity().pid)
+        self.server.pid()
     }
 
     /// Returns everything that the server has logged, over all its restarts.
@@ -128,17 +125,12 @@ impl Postgres {
     pub fn psql(&self, sql: &str) -> Result<String, Error> {
         psql::psql(&self.url, sql)
     }
-
-    pub(super) fn process(&self) -> MutexGuard<'_, Option<ServerProcess>> {
-        // A thread that panicked while it held the lock left either a process or none: both are states we handle.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // What cannot be stopped so is killed when the process is dropped.
+        // What cannot be stopped so is killed when the server is dropped.
         self.stop_immediate().ok();
-        shared_memory::release(self.folder.path());
+        shared_memory::release(&self.folder.data());
     }
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Removes the segment of a server that was killed and not started again. One that ended by itself has removed it, and with
 /// it the lock file that names it. (The reaper does the same for a server whose test process is gone.)
-pub(super) fn release(folder: &Path) {
-    let lock = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
+pub(super) fn release(data: &Path) {
+    let lock = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
     if let Some(segment) = segment_of(&lock) {
         let mut remove = Command::new("ipcrm");
         remove.args(["-m", segment]).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,9 +1,7 @@
 //! Starting a server: from the cache to the first connection.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use super::PostgresBuilder;
 use super::handle::{Postgres, SERVER};
@@ -12,12 +10,10 @@ use super::user::server_user;
 use crate::Error;
 use crate::cache::{copy_folder, give};
 use crate::logs::Log;
-use crate::process::{DataFolder, EndWith, Launch, Port, ServerProcess, ended_early};
+use crate::process::{DataFolder, EndWith, Launch, LocalServer, Port, Ready};
 use crate::programs::postgres_folder;
-use crate::wait::wait_for;
-
-/// How long a server may take until it accepts connections. It takes a fraction of a second, unless it has much to recover.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+use crate::provider::Provider;
+use crate::server::Server;
 
 /// How often another port is tried when somebody took ours between the look and the bind.
 const PORT_ATTEMPTS: usize = 5;
@@ -38,6 +34,16 @@ pub(crate) fn prepare() -> Result<(), Error> {
 }
 
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
+    match Provider::chosen()? {
+        Provider::Process => start_locally(builder),
+        Provider::Docker => Err(Error::Refused { what: "containers" }),
+        Provider::External => {
+            Err(Error::Refused { what: "a server of one's own is not to be had from an external provider" })
+        }
+    }
+}
+
+fn start_locally(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     let programs = postgres_folder()?;
     let template = initialised(&programs)?;
     let mut attempt = 1;
@@ -51,11 +57,12 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
 
 fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Result<Postgres, Error> {
     let user = server_user()?;
-    let folder = DataFolder::create("postgres")?;
+    let folder = DataFolder::create_with_disk("postgres", builder.disk)?;
     let port = Port::reserve()?;
-    let data = folder.path().join("data");
+    let data = folder.data();
     copy_folder(template, &data, user)?;
     give(folder.path(), user)?;
+    let lock = data.join("postmaster.pid");
     let mut arguments = vec![OsString::from("-D"), data.into()];
     for setting in settings(builder, port.number()) {
         arguments.extend(["-c".into(), setting.into()]);
@@ -69,8 +76,10 @@ fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Re
         user,
         end_with: EndWith::Quit,
     };
-    let process = launch_ready(&launch)?;
-    Ok(Postgres::new(launch, process, folder, port))
+    let log = Log::whole(SERVER, launch.log.clone());
+    let server = Box::new(LocalServer::new(launch, Ready::Postmaster(lock)));
+    server.start()?;
+    Ok(Postgres::new(server, log, folder, port))
 }
 
 /// Returns the settings as `name=value`, later ones winning.
@@ -89,43 +98,20 @@ fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
     settings
 }
 
-/// Spawns the server and waits until it accepts connections.
-pub(super) fn launch_ready(launch: &Launch) -> Result<ServerProcess, Error> {
-    let log = Log::from_now(SERVER, launch.log.clone());
-    let mut process = launch.spawn()?;
-    let pid = process.identity().pid;
-    let lock = launch.folder.join("data/postmaster.pid");
-    let outcome = wait_for(START_DEADLINE, || match process.ended() {
-        Some(status) => Some(Err(ended_early(SERVER, status, &log))),
-        None => is_ready(&lock, pid).then_some(Ok(())),
-    });
-    match outcome {
-        Some(result) => result.map(|()| process),
-        None => Err(Error::NotReady { server: SERVER, after: START_DEADLINE, log: log.tail() }),
-    }
-}
-
-/// Reads the lock file as `pg_ctl` does: line 1 is the process, which may be an earlier one, line 8 the state.
-fn is_ready(lock: &Path, pid: i32) -> bool {
-    let text = fs::read_to_string(lock).unwrap_or_default();
-    let mut lines = text.lines().map(str::trim);
-    lines.next() == Some(&pid.to_string()) && lines.nth(6) == Some("ready")
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
-    use super::{Error, Postgres, launch_ready};
+    use super::{Error, Postgres};
 
     /// [TST-01] Somebody may take a port between our look and the bind: then other ports are tried.
     #[test]
     fn a_taken_port_is_told_from_other_failures() {
         let server = Postgres::start().unwrap();
         server.kill();
-        let address = server.url().split(['@', '/']).nth(3).unwrap();
+        let address = server.address();
         let somebody = TcpListener::bind(address).unwrap();
-        let taken = launch_ready(&server.launch).unwrap_err();
+        let taken = server.restart().unwrap_err();
         assert!(matches!(taken, Error::PortTaken { .. }), "{taken}");
         drop(somebody);
         server.restart().unwrap();

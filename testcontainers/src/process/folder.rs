@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::disk::SmallDisk;
 use super::reaper;
 use crate::Error;
 use crate::error::Doing;
@@ -13,6 +14,8 @@ use crate::names::unique_name;
 #[derive(Debug)]
 pub(crate) struct DataFolder {
     path: PathBuf,
+    /// Where the data lies, if not on the disk of everybody else.
+    disk: Option<SmallDisk>,
 }
 
 impl DataFolder {
@@ -21,16 +24,39 @@ impl DataFolder {
         let path = std::env::temp_dir().join(unique_name(&format!("levada-{server}")));
         reaper::register_folder(&path)?;
         DirBuilder::new().mode(0o700).create(&path).doing("create the folder", &path)?;
-        Ok(DataFolder { path })
+        Ok(DataFolder { path, disk: None })
+    }
+
+    /// Creates one whose data have a disk of their own of that many bytes.
+    pub(crate) fn create_with_disk(server: &str, bytes: Option<u64>) -> Result<DataFolder, Error> {
+        let mut folder = DataFolder::create(server)?;
+        folder.disk = match bytes {
+            Some(bytes) => Some(SmallDisk::mount(&folder.path.join("disk"), bytes)?),
+            None => None,
+        };
+        Ok(folder)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Returns the folder for the server's data; whoever starts the server makes it. (The reaper knows both places.)
+    pub(crate) fn data(&self) -> PathBuf {
+        let parent = if self.disk.is_some() { self.path.join("disk") } else { self.path.clone() };
+        parent.join("data")
+    }
+
+    /// Returns the disk of its own.
+    pub(crate) fn disk(&self) -> Result<&SmallDisk, Error> {
+        self.disk.as_ref().ok_or(Error::Refused { what: "a full disk needs the builder's `disk`" })
+    }
 }
 
 impl Drop for DataFolder {
     fn drop(&mut self) {
+        // Before the folder around it.
+        self.disk.take();
         // What cannot be removed now, the reaper tries again at the end of this process.
         fs::remove_dir_all(&self.path).ok();
     }

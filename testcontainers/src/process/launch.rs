@@ -43,7 +43,7 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Starts the server in a process group of its own, known to the reaper. It is not ready yet.
-    pub(crate) fn spawn(&self) -> Result<ServerProcess, Error> {
+    pub(super) fn spawn(&self) -> Result<ServerProcess, Error> {
         let log =
             OpenOptions::new().create(true).append(true).open(&self.log).doing("open the log", &self.log)?;
         let errors = log.try_clone().doing("open the log", &self.log)?;

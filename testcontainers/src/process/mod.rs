@@ -10,9 +10,11 @@
 //! the process, so there is no moment at which a server runs that nobody would end.
 
 mod children;
+mod disk;
 mod folder;
 mod identity;
 mod launch;
+mod local;
 mod ports;
 mod reaper;
 mod server;
@@ -20,6 +22,6 @@ mod server;
 pub(crate) use folder::DataFolder;
 pub(crate) use identity::Identity;
 pub(crate) use launch::{Launch, User};
+pub(crate) use local::{LocalServer, Ready};
 pub(crate) use ports::Port;
 pub(crate) use reaper::{EndWith, register_process};
-pub(crate) use server::{ServerProcess, ended_early};

@@ -93,11 +93,13 @@ done
 while IFS= read -r folder; do
     case $folder in
     */levada-*)
-        lock=$folder/data/postmaster.pid
-        if [ -f "$lock" ]; then
+        for lock in "$folder/data/postmaster.pid" "$folder/disk/data/postmaster.pid"; do
+            [ -f "$lock" ] || continue
             segment=$(sed -n '7s/^ *[0-9]* *\([0-9]*\).*$/\1/p' "$lock")
             [ -n "$segment" ] && ipcrm -m "$segment"
-        fi
+        done
+        # A disk of its own, if it has one.
+        umount -l "$folder/disk"
         rm -rf -- "$folder"
         ;;
     esac
