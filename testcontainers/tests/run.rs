@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use levada_testcontainers::{Kafka, Postgres, wait_until};
+use levada_testcontainers::{Error, Kafka, Postgres, Provider, wait_until};
 use observe::{descendants_of, is_alive, printed};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -130,7 +130,52 @@ fn a_killed_run_ends_its_command_and_servers() {
     assert_all_end(&below);
 }
 
-/// [TST-01] The part of [TST-02] that there is: endpoints given in the environment are used as they are.
+/// Not a test: a test process of an external provider. It makes and drops a database, and is refused a server of its own.
+#[test]
+#[ignore = "run as a child process by the other tests"]
+fn uses_what_somebody_else_runs() {
+    assert_eq!(Provider::chosen().unwrap(), Provider::External);
+    let kafka = Kafka::shared().unwrap();
+    let database = Postgres::database().unwrap();
+    database.psql("CREATE TABLE mine (n int)").unwrap();
+    assert!(matches!(Kafka::start(), Err(Error::Refused { .. })));
+    assert!(matches!(Postgres::start(), Err(Error::Refused { .. })));
+    println!("\nshared {} {}", kafka.bootstrap(), database.server().url());
+    let below = descendants_of(std::process::id().cast_signed());
+    assert!(below.is_empty(), "something was started: {below:?}");
+}
+
+/// [TST-02] Endpoints given in the environment are used as they are; nothing is started, ended or deleted there.
+#[test]
+fn an_external_server_keeps_what_was_there() {
+    let postgres = Postgres::start().unwrap();
+    postgres.psql("CREATE DATABASE theirs").unwrap();
+    let databases = || postgres.psql("SELECT datname FROM pg_database ORDER BY 1").unwrap();
+    let before = databases();
+    let mut child = observe::child_test("uses_what_somebody_else_runs");
+    child.arg("--nocapture").env("LEVADA_PROVIDER", "external");
+    child.env("LEVADA_KAFKA_BOOTSTRAP", "broker.example:9092").env("LEVADA_POSTGRES_URL", postgres.url());
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let expected = format!("shared broker.example:9092 {}", postgres.url());
+    assert!(printed(&output).contains(&expected), "{}", printed(&output));
+    assert!(printed(&output).contains("provider external (as LEVADA_PROVIDER says)"), "{}", printed(&output));
+    assert!(postgres.pid().is_some_and(is_alive));
+    assert_eq!(databases(), before);
+}
+
+/// [TST-02]
+#[test]
+fn an_external_provider_without_addresses_is_one_clear_message() {
+    let mut child = observe::child_test("uses_what_somebody_else_runs");
+    child.arg("--nocapture").env("LEVADA_PROVIDER", "external").env_remove("LEVADA_KAFKA_BOOTSTRAP");
+    let output = child.output().unwrap();
+    assert!(!output.status.success());
+    let message = "it is not set, and an external provider starts nothing";
+    assert!(printed(&output).contains(message), "{}", printed(&output));
+}
+
+/// [TST-01] [TST-02] What a run exported is used without a start, and a server of one's own can still be started.
 #[test]
 fn exported_addresses_are_used_without_a_start() {
     let postgres = Postgres::start().unwrap();

@@ -95,9 +95,8 @@ impl Kafka {
     /// ```no_run
     /// # use levada_testcontainers::{Kafka, Mechanism, Security};
     /// let kafka = Kafka::builder().secured().start()?;
-    /// for (name, value) in kafka.client_properties(Security::SaslTls(Mechanism::ScramSha256))? {
-    ///     println!("{name}={value}");
-    /// }
+    /// let properties = kafka.client_properties(Security::SaslTls(Mechanism::ScramSha256))?;
+    /// let config: rdkafka::ClientConfig = properties.into_iter().collect();
     /// # Ok::<(), levada_testcontainers::Error>(())
     /// ```
     ///
@@ -105,17 +104,23 @@ impl Kafka {
     ///
     /// [`Error::Refused`] when the cluster was not started [`secured`](KafkaBuilder::secured) and something other than
     /// [`Security::Plaintext`] is asked for.
-    pub fn client_properties(&self, security: Security) -> Result<Vec<(&'static str, String)>, Error> {
+    pub fn client_properties(&self, security: Security) -> Result<Vec<(String, String)>, Error> {
         let listener = security.listener();
         let mut properties = vec![
             ("bootstrap.servers", addresses(&self.brokers, listener)),
             ("security.protocol", listener.protocol().to_owned()),
         ];
         properties.extend(security.credentials());
-        if security == Security::Plaintext {
-            return Ok(properties);
+        if security != Security::Plaintext {
+            properties.extend(self.trust(security)?);
         }
+        Ok(properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// Returns the properties about certificates.
+    fn trust(&self, security: Security) -> Result<Vec<(&'static str, String)>, Error> {
         let files = self.client_files()?;
+        let mut properties = Vec::new();
         if matches!(security, Security::Tls | Security::SaslTls(_)) {
             properties.push(("ssl.ca.location", files.authority.display().to_string()));
         }

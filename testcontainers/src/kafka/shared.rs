@@ -10,6 +10,7 @@ use super::tool;
 use crate::Error;
 use crate::exported;
 use crate::logs::{Log, ShownLog};
+use crate::provider::Provider;
 
 /// A use of the shared broker; made by [`Kafka::shared`]. The broker outlives it.
 #[derive(Clone, Debug)]
@@ -50,6 +51,12 @@ pub(super) fn shared() -> Result<SharedKafka, Error> {
     if let Some(bootstrap) = exported::address(exported::KAFKA_BOOTSTRAP)? {
         let log = std::env::var_os(exported::KAFKA_LOG).map(|path| shown_from_now(Path::new(&path)));
         return Ok(SharedKafka { bootstrap, log });
+    }
+    if Provider::chosen()? == Provider::External {
+        return Err(Error::Address {
+            variable: exported::KAFKA_BOOTSTRAP,
+            reason: "it is not set, and an external provider starts nothing",
+        });
     }
     // Never dropped: the reaper ends the broker after the last test.
     static OURS: OnceLock<Result<Kafka, Error>> = OnceLock::new();

@@ -8,6 +8,7 @@ use super::{Database, psql};
 use crate::Error;
 use crate::exported;
 use crate::logs::{Log, ShownLog};
+use crate::provider::Provider;
 
 /// A use of the shared server; made by [`Postgres::shared`]. The server outlives it.
 #[derive(Clone, Debug)]
@@ -53,6 +54,12 @@ pub(super) fn shared() -> Result<SharedPostgres, Error> {
     if let Some(url) = exported::address(exported::POSTGRES_URL)? {
         let log = std::env::var_os(exported::POSTGRES_LOG).map(|path| shown_from_now(Path::new(&path)));
         return Ok(SharedPostgres { url, log });
+    }
+    if Provider::chosen()? == Provider::External {
+        return Err(Error::Address {
+            variable: exported::POSTGRES_URL,
+            reason: "it is not set, and an external provider starts nothing",
+        });
     }
     // Never dropped: the reaper ends the server after the last test.
     static OURS: OnceLock<Result<Postgres, Error>> = OnceLock::new();
