@@ -192,3 +192,15 @@ fn a_broker_for_throughput_serves_clients() {
     let kafka = Kafka::builder().for_throughput().heap("1g").start().unwrap();
     assert!(answers(kafka.bootstrap(), PATIENCE));
 }
+
+/// [TST-01] Another version than the default one.
+#[tokio::test]
+#[ignore = "fetches another version; ./check --long runs it"]
+async fn a_chosen_version_is_started() {
+    let kafka = Kafka::builder().version("4.1.1").start().unwrap();
+    assert!(kafka.logs().contains("Kafka version: 4.1.1"), "{}", kafka.logs());
+    let topic = unique_name("older");
+    create_topic(kafka.bootstrap(), &topic).await.unwrap();
+    produce(kafka.bootstrap(), &topic, "read me");
+    assert_eq!(consume(kafka.bootstrap(), &topic, 1), ["read me"]);
+}

@@ -15,8 +15,8 @@ use crate::programs::{java, maven, run_to_end};
 /// The artifacts and their versions.
 const POM: &str = include_str!("../../kafka/pom.xml");
 
-/// The version of the broker, in the name of the cache entry.
-const VERSION: &str = "4.3.0";
+/// The version of the broker unless another one is asked for: what the pom says.
+pub(crate) const DEFAULT_VERSION: &str = "4.3.0";
 
 /// The formatted folders in the entry. Another layout needs another name of the entry.
 const FORMATTED: &str = "formatted";
@@ -67,23 +67,23 @@ impl Jars {
     }
 }
 
-/// Returns the jars, fetching them if this machine does not have them yet.
-pub(crate) fn jars() -> Result<Jars, Error> {
-    Ok(Jars { folder: entry(&entry_name(), fill)? })
+/// Returns the jars of a version, fetching them if this machine does not have them yet.
+pub(crate) fn jars(version: &str) -> Result<Jars, Error> {
+    Ok(Jars { folder: entry(&entry_name(version), |unsealed| fill(version, unsealed))? })
 }
 
 /// Returns the name of the cache entry: another pom is another entry, even for the same version of Kafka.
-fn entry_name() -> String {
+fn entry_name(version: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (POM, LAYOUT).hash(&mut hasher);
-    format!("kafka-{VERSION}-{:016x}", hasher.finish())
+    format!("kafka-{version}-{:016x}", hasher.finish())
 }
 
-fn fill(unsealed: &Path) -> Result<(), Error> {
+fn fill(version: &str, unsealed: &Path) -> Result<(), Error> {
     let java = java()?;
     let maven = maven()?;
     let pom = unsealed.join("pom.xml");
-    fs::write(&pom, POM).doing("write", &pom)?;
+    fs::write(&pom, POM.replace(DEFAULT_VERSION, version)).doing("write", &pom)?;
     let mut fetch = Command::new(maven);
     // Strict checksums: a download that differs from what the repository announces is an error, not a warning.
     fetch.args([
@@ -95,7 +95,7 @@ fn fill(unsealed: &Path) -> Result<(), Error> {
         "--file",
     ]);
     fetch.arg(&pom).arg(format!("-DoutputDirectory={}", unsealed.join("lib").display()));
-    eprintln!("fetching Apache Kafka {VERSION}, once for this machine");
+    eprintln!("fetching Apache Kafka {version}, once for this machine");
     run_to_end("mvn dependency:copy-dependencies", &mut fetch)?;
     format(&java, unsealed, FORMATTED, &[])?;
     let user: Vec<String> = scram_records().flat_map(|record| ["--add-scram".to_owned(), record]).collect();

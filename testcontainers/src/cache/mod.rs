@@ -18,7 +18,7 @@ use crate::names::unique_name;
 
 pub(crate) use classes::class_archive;
 pub(crate) use copy::{copy_folder, give};
-pub(crate) use jars::{Jars, jars};
+pub(crate) use jars::{DEFAULT_VERSION, Jars, jars};
 
 /// Returns the cache folder: `$LEVADA_CACHE`, else `$XDG_CACHE_HOME/levada`, else `~/.cache/levada`.
 pub(crate) fn folder() -> Result<PathBuf, Error> {

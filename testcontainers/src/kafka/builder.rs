@@ -6,12 +6,15 @@ use super::Kafka;
 use super::listeners::Listener;
 use super::start::start;
 use crate::Error;
+use crate::cache::DEFAULT_VERSION;
 
 /// Chooses how a cluster starts; made by [`Kafka::builder`].
 #[derive(Clone, Debug)]
 pub struct KafkaBuilder {
     /// How many brokers.
     pub(super) brokers: usize,
+    /// The version of Kafka.
+    pub(super) version: String,
     /// Broker properties that replace ours.
     pub(super) properties: BTreeMap<String, String>,
     /// The size of the heap, in the notation of `-Xmx`.
@@ -30,6 +33,7 @@ impl KafkaBuilder {
     pub(super) fn new() -> KafkaBuilder {
         KafkaBuilder {
             brokers: 1,
+            version: DEFAULT_VERSION.to_owned(),
             properties: BTreeMap::new(),
             heap: "512m".to_owned(),
             for_throughput: false,
@@ -44,6 +48,14 @@ impl KafkaBuilder {
     #[must_use]
     pub fn brokers(mut self, count: usize) -> KafkaBuilder {
         self.brokers = count;
+        self
+    }
+
+    /// Sets the version of Apache Kafka, such as `"4.1.1"`; 4.3.0 unless set. Its jars are fetched once per machine, or it is
+    /// the tag of the image.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> KafkaBuilder {
+        self.version = version.into();
         self
     }
 

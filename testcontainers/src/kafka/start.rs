@@ -11,7 +11,7 @@ use super::node::Node;
 use super::security::Secrets;
 use super::{KafkaBuilder, format, jvm, properties};
 use crate::Error;
-use crate::cache::{Jars, class_archive, jars};
+use crate::cache::{DEFAULT_VERSION, Jars, class_archive, jars};
 use crate::error::Doing;
 use crate::logs::Log;
 use crate::names::random_kafka_id;
@@ -28,7 +28,7 @@ const READY: &str = "Kafka Server started";
 /// Fetches the jars, formats a folder and archives the classes, as far as this has not been done on this machine.
 pub(crate) fn prepare() -> Result<(), Error> {
     let java = java()?;
-    let jars = jars()?;
+    let jars = jars(DEFAULT_VERSION)?;
     archive_of(&java, &jars).map(|_| ())
 }
 
@@ -47,7 +47,7 @@ pub(super) fn start(builder: &KafkaBuilder) -> Result<Kafka, Error> {
 
 fn start_locally(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     let java = java()?;
-    let jars = jars()?;
+    let jars = jars(&builder.version)?;
     // Without the archive a broker starts more slowly, which is no reason to fail a test.
     let archive = archive_of(&java, &jars).ok();
     let options = |folder: &Path| jvm::broker(builder, folder, archive.as_deref());

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use super::jvm;
 use crate::Error;
-use crate::cache::jars;
+use crate::cache::{DEFAULT_VERSION, jars};
 use crate::programs::java;
 
 pub(super) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
-    let jars = jars()?;
+    let jars = jars(DEFAULT_VERSION)?;
     let mut command = Command::new(java()?);
     command.args(jvm::quick()).args(jvm::contained(&std::env::temp_dir()));
     // Standard output is the tool's answer; the libraries' own remarks go to standard error.

@@ -79,8 +79,7 @@ pub fn acknowledged(
     }
     producer.flush(patience + Duration::from_secs(5)).unwrap();
     drop(producer);
-    let values = context.0.lock().unwrap().clone();
-    values
+    context.0.lock().unwrap().clone()
 }
 
 /// The payloads of a topic from its beginning to its end.
