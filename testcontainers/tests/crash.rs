@@ -281,6 +281,44 @@ fn a_place_that_cannot_be_read_is_refused() {
     assert!(said.contains("LEVADA_KILL_AT") && said.contains("NAME:COUNT"), "{said}");
 }
 
+/// Not a test: a loop whose oracle panics after the second life.
+#[test]
+#[ignore = "run as a child process by the other tests"]
+fn loops_until_the_oracle_panics() {
+    CrashLoop::new("doomed")
+        .moments(Duration::from_millis(100)..=Duration::from_millis(100))
+        .after_each(|outcome| {
+            assert!(outcome.number < 2, "the oracle has seen enough");
+            Ok(())
+        })
+        .run(|_| shell("echo words of the child; exec sleep 600"))
+        .unwrap();
+}
+
+/// [TST-10] An oracle may use assertions: the log of the life in question is shown, with what replays it.
+#[test]
+fn an_oracle_that_panics_shows_the_life() {
+    let mut command = child_test("loops_until_the_oracle_panics");
+    let output = command.env("LEVADA_SEED", "11").output().unwrap();
+    assert!(!output.status.success());
+    let said = observe::printed(&output);
+    for text in [
+        "crash loop doomed: LEVADA_SEED=11",
+        "the log of life 2 of doomed, after 100ms, LEVADA_SEED=11 ----\nwords of the child",
+        "the oracle has seen enough",
+    ] {
+        assert!(said.contains(text), "no {text:?} in:\n{said}");
+    }
+}
+
+/// [TST-10]
+#[test]
+fn a_seed_that_is_no_number_is_refused() {
+    let mut command = child_test("loops_until_the_oracle_panics");
+    let said = observe::printed(&command.env("LEVADA_SEED", "eleven").output().unwrap());
+    assert!(said.contains("LEVADA_SEED") && !said.contains("words of the child"), "{said}");
+}
+
 /// Not a test: a loop whose child sleeps; a test below kills it.
 #[test]
 #[ignore = "run as a child process by the other tests"]

@@ -90,7 +90,8 @@ fn killed_bridge_writes_every_record_exactly_once() {
     for report in &reports {
         report.covered().expect("a kill at every point");
     }
-    assert!(reports.iter().map(Report::kills).sum::<u32>() >= 30, "at least 30 kills");
+    let kills: u32 = reports.iter().map(Report::kills).sum();
+    assert!(u64::from(kills) >= length.as_secs() / 3, "only {kills} kills");
 }
 
 /// The records: number `n` changes key `n % KEYS`; every fiftieth deletes its key.

@@ -15,7 +15,7 @@ impl CrashLoop<'_> {
     /// Runs the loop. `start` makes the command of each life, whose number it is told, counted from 1.
     ///
     /// The command's standard input, output and error are replaced, and `LEVADA_KILL_AT` is set. The seed is printed on
-    /// standard error, and the child's log when something is wrong with a life.
+    /// standard error; so are the report so far and the child's log when something is wrong with a life.
     ///
     /// # Errors
     ///
@@ -37,6 +37,8 @@ impl CrashLoop<'_> {
             match self.live(&mut life) {
                 Ok(end) => report.count(&plan, end),
                 Err(error) => {
+                    report.lasted(begun.elapsed());
+                    eprintln!("{report}");
                     life.show_log();
                     return Err(error);
                 }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-
 use super::place::{KILL_AT, last_words, place};
 use super::{End, Outcome, Plan};
 use crate::Error;
@@ -46,6 +44,8 @@ impl Life {
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().doing("start", &program)?;
         let process = ServerProcess::new("the child", child)?;
+        // Were we killed before this line, the child would be left. It is not started behind a gate as servers are,
+        // because a command does not tell everything that it was given.
         register_process(process.identity(), EndWith::Kill)?;
         let log = ShownLog(Log::whole(title.clone(), path));
         Ok(Life { number, plan, title, process, log })
@@ -78,11 +78,6 @@ impl Life {
     /// Tells whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.ended().is_some()
-    }
-
-    /// Sends a signal; a life that has ended hears nothing.
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
     }
 
     /// Waits until its log holds `text`, or it has ended.

@@ -22,7 +22,7 @@ pub(super) fn parse(place: &str) -> Option<(&str, u32)> {
 /// Returns the child's last line. By it the parent tells a death at the place from any other SIGKILL, such as the one
 /// that the system sends when memory is short.
 pub(super) fn last_words(place: &str) -> String {
-    format!("crash loop: signal to itself at {place}")
+    format!("obeyed: signal to itself at {place}")
 }
 
 #[cfg(all(test, feature = "failpoints"))]
