@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// A failure to prepare, start, stop or ask a server.
+/// A failure to prepare, start, stop or ask a server, or of a crash loop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -119,6 +119,44 @@ pub enum Error {
         variable: &'static str,
         /// What is wrong with it, without the address: it may hold a password.
         reason: &'static str,
+    },
+    /// A variable in the environment, other than an address, is not usable.
+    #[error("{variable} is not usable: {reason}")]
+    Variable {
+        /// The environment variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A child of a crash loop ended, and nobody had killed it.
+    #[error("{life} ended by itself with {status}; the end of its log:\n{log}")]
+    EndedByItself {
+        /// Which life: number, loop, plan and seed.
+        life: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of its log.
+        log: String,
+    },
+    /// The oracle of a crash loop found something wrong, or an action of its caller failed.
+    #[error("{who} complains of {life}")]
+    Complaint {
+        /// Who complains.
+        who: &'static str,
+        /// Which life: number, loop, plan and seed.
+        life: String,
+        /// The complaint.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A crash loop is over, and at some fail points nobody was killed.
+    #[error("crash loop {crash_loop}, LEVADA_SEED={seed}: nobody was killed at {}", points.join(", "))]
+    NotCovered {
+        /// The loop's name.
+        crash_loop: String,
+        /// The fail points.
+        points: Vec<String>,
+        /// The seed that replays it.
+        seed: u64,
     },
 }
 

@@ -15,6 +15,7 @@ mod server;
 mod tls;
 mod wait;
 
+pub mod crash;
 pub mod run;
 
 pub use error::Error;

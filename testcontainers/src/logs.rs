@@ -1,5 +1,6 @@
 //! The servers' logs: kept while the server's folder lives, shown for a failing test only.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,21 +17,22 @@ const KEEP: &str = "LEVADA_KEEP_LOGS";
 /// A log file from a certain byte on.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    server: &'static str,
+    /// Whose log it is, in messages.
+    owner: Cow<'static, str>,
     path: PathBuf,
     from: u64,
 }
 
 impl Log {
     /// Takes a log from its first byte.
-    pub(crate) fn whole(server: &'static str, path: PathBuf) -> Log {
-        Log { server, path, from: 0 }
+    pub(crate) fn whole(owner: impl Into<Cow<'static, str>>, path: PathBuf) -> Log {
+        Log { owner: owner.into(), path, from: 0 }
     }
 
     /// Takes a log from its present end: what happens while a test uses a shared server.
     pub(crate) fn from_now(server: &'static str, path: PathBuf) -> Log {
         let from = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        Log { server, path, from }
+        Log { owner: server.into(), path, from }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -57,7 +59,7 @@ impl Log {
     ///
     /// Copies the whole file to the folder `LEVADA_KEEP_LOGS`, if that is set: the server's folder is about to go.
     pub(crate) fn show(&self) {
-        eprintln!("---- the end of the log of {} ----\n{}\n---- end ----", self.server, self.tail());
+        eprintln!("---- the end of the log of {} ----\n{}\n---- end ----", self.owner, self.tail());
         if let Some(folder) = std::env::var_os(KEEP).map(PathBuf::from) {
             match self.keep(&folder) {
                 Ok(kept) => eprintln!("the whole log is in {}", kept.display()),

@@ -60,6 +60,19 @@ impl BridgeCommand {
         self
     }
 
+    /// Returns a command that does the same, for somebody else to start while this one is kept.
+    pub fn copy(&self) -> Command {
+        let mut copy = Command::new(self.command.get_program());
+        copy.args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => copy.env(name, value),
+                None => copy.env_remove(name),
+            };
+        }
+        copy
+    }
+
     /// Starts it.
     pub fn start(mut self) -> Bridge {
         let log = File::create(self.folder.path().join("log")).expect("a log file");

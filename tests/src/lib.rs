@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod loop_length;
 pub mod topic;

@@ -114,7 +114,7 @@ fn of_processes_that_start_together_one_goes_on() {
 #[test]
 fn owner_stopped_inside_its_transaction_cannot_block_a_takeover() {
     let setting = Setting::new();
-    let mut first = setting.command().env("LEVADA_TEST_STOP_AT", "pg::commit::after_positions:2").start();
+    let mut first = setting.command().env("LEVADA_STOP_AT", "pg::commit::after_positions:2").start();
     setting.send(0..1000);
     setting.wait_for_rows("1000|1000");
     setting.send(1000..2000);
@@ -139,7 +139,7 @@ fn stopped_before_its_transaction(fail_points: &str) -> (Setting, Bridge, Bridge
     let setting = Setting::new();
     let mut first = setting
         .command()
-        .env("LEVADA_TEST_STOP_AT", "pg::commit::before_begin:2")
+        .env("LEVADA_STOP_AT", "pg::commit::before_begin:2")
         .env("FAILPOINTS", fail_points)
         .start();
     setting.send(0..1000);
