@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cut;
 mod error;
 mod exported;
 mod kafka;
@@ -14,6 +15,7 @@ mod wait;
 
 pub mod run;
 
+pub use cut::{Action, Cut, Direction, Rule, Trigger};
 pub use error::Error;
 pub use kafka::{Kafka, KafkaBuilder, SharedKafka};
 pub use names::unique_name;
