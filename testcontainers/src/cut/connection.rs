@@ -73,7 +73,7 @@ impl Connection {
     }
 
     /// Moves everything that can be moved now.
-    pub(super) fn pump(&mut self, faults: &Faults, tally: &Tally, buffer: &mut [u8]) -> Option<Over> {
+    pub(super) fn pump(&mut self, faults: &Faults, tally: &mut Tally, buffer: &mut [u8]) -> Option<Over> {
         if let Some(over) = self.reach_server(faults) {
             return Some(over);
         }
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// Writes what may pass to the target and does what comes after it.
-    fn forward(&mut self, direction: Direction, faults: &Faults, tally: &Tally) -> Option<Over> {
+    fn forward(&mut self, direction: Direction, faults: &Faults, tally: &mut Tally) -> Option<Over> {
         while !self.is_held(faults) {
             let now = Instant::now();
             self.flows[direction.index()].advance(now);
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Writes once; tells whether something was taken or the target was lost, so that there may be more to do.
-    fn write(&mut self, direction: Direction, faults: &Faults, tally: &Tally, now: Instant) -> bool {
+    fn write(&mut self, direction: Direction, faults: &Faults, tally: &mut Tally, now: Instant) -> bool {
         let bytes = self.flows[direction.index()].ready(faults.rate, now);
         let Some((_, mut target)) = self.sockets(direction) else { return false };
         if bytes.is_empty() {

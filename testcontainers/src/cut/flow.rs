@@ -137,7 +137,10 @@ impl Flow {
 
     /// Moves what has arrived on, up to the place of a rule or the end of the stream.
     pub(super) fn advance(&mut self, now: Instant) {
-        self.gate.settle(&mut self.outgoing);
+        if self.fired.is_empty() {
+            // Not while a rule has still to act: it withholds its pattern although it is spent.
+            self.gate.settle(&mut self.outgoing);
+        }
         while self.fired.is_empty() && self.ending.is_none() {
             match self.line.pop(now) {
                 None => return,

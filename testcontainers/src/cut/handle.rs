@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -53,7 +52,6 @@ pub struct Cut {
     bell: UnixStream,
     /// `Some` until the drop.
     relay: Option<JoinHandle<()>>,
-    tally: Arc<Tally>,
     /// The last to go: the port is free for others when nothing listens on it any more.
     _port: Port,
 }
@@ -81,16 +79,15 @@ impl Cut {
         let port = Port::reserve()?;
         let address = format!("127.0.0.1:{}", port.number());
         let failed = |source| Error::Io { action: format!("listen on {address}"), source };
-        let tally = Arc::new(Tally::default());
         let (orders, received) = mpsc::channel();
         let (bell, heard) = bell().map_err(failed)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let relay = Relay::new(listener, received, heard, Arc::clone(&tally));
+        let relay = Relay::new(listener, received, heard);
         // The name is cut at 15 bytes by the kernel; it fits.
         let thread = thread::Builder::new().name(format!("cut-{}", port.number()));
         let thread = thread.spawn(|| relay.run()).map_err(failed)?;
-        Ok(Cut { address, orders, bell, relay: Some(thread), tally, _port: port })
+        Ok(Cut { address, orders, bell, relay: Some(thread), _port: port })
     }
 
     /// Sets the upstream, as for [`Cut::to`], for the connections that come from now on; open ones keep theirs.
@@ -193,26 +190,36 @@ impl Cut {
     /// Returns how many connections are open now, half-closed ones included, cut ones not.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.tally.open()
+        self.count().0
     }
 
     /// Returns how many connections were taken since the start, without the refused ones.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.tally.accepted()
+        self.count().1.accepted
     }
 
     /// Returns how many connections were refused since the start: by [`Cut::refuse`], or for want of an upstream.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.tally.refused()
+        self.count().1.refused
     }
 
     /// Returns how many bytes were forwarded in a direction since the start, over all connections: taken by the kernel for
     /// their receiver, who may not have read them yet.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> u64 {
-        self.tally.forwarded(direction)
+        self.count().1.forwarded(direction)
+    }
+
+    fn count(&self) -> (usize, Tally) {
+        let (tell, told) = mpsc::sync_channel(1);
+        self.order(move |relay| {
+            // There is room for one.
+            tell.send(relay.count()).ok();
+        });
+        // The order was carried out, so it was told.
+        told.try_recv().unwrap_or_default()
     }
 
     /// Has the relay do something, and returns when it is in force.

@@ -37,17 +37,12 @@ pub(super) struct Relay {
     rules: Vec<Arc<RuleState>>,
     connections: Vec<Connection>,
     farewells: Vec<Farewell>,
-    tally: Arc<Tally>,
+    tally: Tally,
     buffer: Vec<u8>,
 }
 
 impl Relay {
-    pub(super) fn new(
-        listener: TcpListener,
-        orders: Receiver<Order>,
-        bell: UnixStream,
-        tally: Arc<Tally>,
-    ) -> Relay {
+    pub(super) fn new(listener: TcpListener, orders: Receiver<Order>, bell: UnixStream) -> Relay {
         Relay {
             listener: Some(listener),
             orders,
@@ -57,7 +52,7 @@ impl Relay {
             rules: Vec::new(),
             connections: Vec::new(),
             farewells: Vec::new(),
-            tally,
+            tally: Tally::default(),
             buffer: vec![0; READ],
         }
     }
@@ -103,7 +98,6 @@ impl Relay {
             }
         }
         self.say_farewell();
-        self.tally.set_open(self.connections.len());
     }
 
     fn accept(&mut self) {
@@ -112,7 +106,7 @@ impl Relay {
             match listener.accept() {
                 Ok((client, _)) if self.faults.refuse || self.upstream.is_empty() => {
                     reset_now(client);
-                    self.tally.refuse();
+                    self.tally.refused += 1;
                 }
                 Ok((client, _)) => {
                     // Neither fails on a socket that is open.
@@ -121,7 +115,7 @@ impl Relay {
                     let mut connection = Connection::new(client, self.upstream.clone(), Instant::now());
                     self.rules.iter().for_each(|rule| connection.watch(rule));
                     self.connections.push(connection);
-                    self.tally.accept();
+                    self.tally.accepted += 1;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The client gave up while it waited for us: the next one.
@@ -135,7 +129,7 @@ impl Relay {
 
     fn pump(&mut self) {
         for mut connection in std::mem::take(&mut self.connections) {
-            match connection.pump(&self.faults, &self.tally, &mut self.buffer) {
+            match connection.pump(&self.faults, &mut self.tally, &mut self.buffer) {
                 None => self.connections.push(connection),
                 Some(over) => self.farewells.extend(connection.end(over, Instant::now())),
             }
@@ -177,6 +171,12 @@ impl Relay {
         let flows = self.connections.iter().filter_map(|connection| connection.due(&self.faults, now));
         let due = flows.chain(self.farewells.iter().map(|farewell| farewell.due(now))).min();
         due.map_or(PollTimeout::NONE, |due| in_milliseconds(due.saturating_duration_since(now)))
+    }
+
+    /// Counts, after what has happened by now: a client that has connected is accepted.
+    pub(super) fn count(&mut self) -> (usize, Tally) {
+        self.turn();
+        (self.connections.len(), self.tally)
     }
 
     /// Sets where new connections go.
