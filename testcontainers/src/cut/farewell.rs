@@ -15,8 +15,12 @@ use socket2::SockRef;
 
 use super::rule::RuleState;
 
-/// How long a farewell may take: a peer that reads or closes does so at once, one that does not must not hold up the end.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the peer's kernel may take for what was forwarded before it is reset all the same: a client that reads needs no
+/// time worth mentioning, one that does not must not hold up the end.
+const TAKING: Duration = Duration::from_secs(3);
+
+/// How long a server is drained: it closes at once when it sees the end of file, unless it is busy.
+const DRAINING: Duration = Duration::from_secs(1);
 
 /// The pause between two looks at what the peer's kernel has taken; nothing tells us.
 const STEP: Duration = Duration::from_millis(2);
@@ -42,14 +46,14 @@ enum Manner {
 impl Farewell {
     /// Begins to reset a socket; the rules are told when it is done.
     pub(super) fn reset(socket: TcpStream, rules: VecDeque<Arc<RuleState>>, now: Instant) -> Farewell {
-        Farewell { socket, manner: Manner::Reset, deadline: now + PATIENCE, rules }
+        Farewell { socket, manner: Manner::Reset, deadline: now + TAKING, rules }
     }
 
     /// Tells the peer the end of file and begins to drain what it still says.
     pub(super) fn drain(socket: TcpStream, now: Instant) -> Farewell {
         // It fails only on a socket whose peer is gone, and that is drained at once.
         socket.shutdown(Shutdown::Write).ok();
-        Farewell { socket, manner: Manner::Drain, deadline: now + PATIENCE, rules: VecDeque::new() }
+        Farewell { socket, manner: Manner::Drain, deadline: now + DRAINING, rules: VecDeque::new() }
     }
 
     /// Goes on; tells whether the socket may be dropped.

@@ -29,7 +29,7 @@ use crate::process::Port;
 /// A connection is *cut* so: the client sees a reset (`ECONNRESET`), the server the end of file after everything that was
 /// forwarded to it. It is not reset, because a reset may take from it what it has not read yet; what it still says is
 /// discarded until it closes, for at most a second. Before the reset of a [rule](Cut::when), the client's kernel gets at
-/// most a second to take what was forwarded to it.
+/// most three seconds to take what was forwarded to it.
 ///
 /// Dropping it cuts all connections and frees the port; it returns when its one thread has ended.
 ///
@@ -227,7 +227,7 @@ impl Cut {
         let (done, answer) = mpsc::sync_channel(1);
         let sent = self.orders.send(Order { act: Box::new(act), done });
         // A full bell rings already.
-        (&self.bell).write(&[1]).ok();
+        (&self.bell).write_all(&[1]).ok();
         // The relay ends with the drop only. If it is gone it has panicked, and a test must not go on without its fault.
         assert!(
             sent.is_ok() && answer.recv().is_ok(),
@@ -242,7 +242,7 @@ impl Drop for Cut {
         let Some(relay) = self.relay.take() else { return };
         let (done, _) = mpsc::sync_channel(1);
         self.orders.send(Order { act: Box::new(Relay::stop), done }).ok();
-        (&self.bell).write(&[1]).ok();
+        (&self.bell).write_all(&[1]).ok();
         // Its panic was printed, and a second one in a drop would end the process.
         relay.join().ok();
     }
