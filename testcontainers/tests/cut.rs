@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -597,19 +598,51 @@ fn an_unknown_host_is_an_error_without_the_password() {
     assert!(!error.chain().contains("secret"), "{error}");
 }
 
+/// The folders in /proc of the threads of a proxy.
+fn threads_of(cut_address: &str) -> Vec<PathBuf> {
+    let name = cut_address.replace("127.0.0.1:", "cut-");
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let is_ours =
+        |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    tasks.filter(is_ours).collect()
+}
+
+/// [TST-04] Connections in every state in which there is nothing to do: `poll` must not tell their ends again and again.
+#[test]
+fn a_line_on_which_nothing_happens_uses_no_processor_time() {
+    let line = Line::new();
+    let (half_client, _half_server) = line.ends();
+    line.cut.half_close(Direction::ToClient);
+    half_client.shutdown(Shutdown::Write).unwrap();
+    let (full_client, _full_server) = line.ends();
+    full_client.set_nonblocking(true).unwrap();
+    wait_until(PATIENCE, "a full line", || (&full_client).write(&[0; 65_536]).is_err()).unwrap();
+    let (held_client, _held_server) = line.ends();
+    let (reset_client, _reset_server) = line.ends();
+    line.cut.when(Direction::ToServer, Trigger::after_bytes(1), Action::Hold);
+    write(&held_client, b"xx");
+    line.cut.hold();
+    reset(reset_client);
+    let used = || {
+        let schedule = fs::read_to_string(threads_of(line.cut.address())[0].join("schedstat")).unwrap();
+        schedule.split(' ').next().unwrap().parse().map(Duration::from_nanos).unwrap()
+    };
+    assert_silent(&held_client);
+    let before: Duration = used();
+    assert_silent(&held_client);
+    line.cut.release();
+    assert_silent(&held_client);
+    let busy = used() - before;
+    assert!(busy < QUIET / 2, "{busy:?} of {:?}", 2 * QUIET);
+}
+
 /// [TST-05] The part of [TST-04].
 #[test]
 fn a_dropped_line_leaves_no_thread_no_connection_and_no_port() {
     let line = Line::new();
     let (client, server) = line.ends();
-    let (_, port) = line.cut.address().split_once(':').unwrap();
-    let (name, address) = (format!("cut-{port}"), line.cut.address().to_owned());
-    let threads = || {
-        let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
-        names.filter(|comm| comm.trim() == name).count()
-    };
-    assert_eq!(threads(), 1);
+    let address = line.cut.address().to_owned();
+    assert_eq!(threads_of(&address).len(), 1);
     write(&client, b"heard");
     assert_eq!(read_exactly(&server, 5), b"heard");
     let dropping = Instant::now();
@@ -619,7 +652,7 @@ fn a_dropped_line_leaves_no_thread_no_connection_and_no_port() {
     assert_eq!(read_to_end(&client), (Vec::new(), RESET));
     assert_eq!(read_to_end(&server), (Vec::new(), END_OF_FILE));
     // The kernel takes a joined thread off the list a moment later.
-    wait_until(PATIENCE, "the end of the thread", || threads() == 0).unwrap();
+    wait_until(PATIENCE, "the end of the thread", || threads_of(&address).is_empty()).unwrap();
     assert_eq!(TcpStream::connect(&address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     TcpListener::bind(&address).unwrap();
 }
