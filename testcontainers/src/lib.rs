@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cut;
 mod error;
 mod exported;
 mod kafka;
@@ -18,6 +19,7 @@ mod wait;
 pub mod crash;
 pub mod run;
 
+pub use cut::{Action, Cut, Direction, Rule, Trigger};
 pub use error::Error;
 pub use kafka::{Broker, Kafka, KafkaBuilder, Mechanism, Security, SharedKafka};
 pub use names::unique_name;
