@@ -25,3 +25,4 @@ pub(crate) use launch::{Launch, User};
 pub(crate) use local::{LocalServer, Ready};
 pub(crate) use ports::Port;
 pub(crate) use reaper::{EndWith, register_process};
+pub(crate) use server::ServerProcess;

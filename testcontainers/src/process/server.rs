@@ -13,7 +13,7 @@ use crate::wait::wait_for;
 
 /// A process that we started and must wait for. Dropping it kills it with its children.
 #[derive(Debug)]
-pub(super) struct ServerProcess {
+pub(crate) struct ServerProcess {
     server: &'static str,
     child: Child,
     identity: Identity,
