@@ -12,6 +12,7 @@ mod process;
 mod programs;
 mod wait;
 
+pub mod oracle;
 pub mod run;
 
 pub use error::Error;

@@ -15,3 +15,4 @@ pub use handle::Kafka;
 pub use shared::SharedKafka;
 
 pub(crate) use shared::start_to_share;
+pub(crate) use tool::tool;

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::cache::jars;
 use crate::programs::java;
 
-pub(super) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
+pub(crate) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
     let jars = jars()?;
     let mut command = Command::new(java()?);
     command.args(jvm::quick()).args(jvm::contained(&std::env::temp_dir()));
