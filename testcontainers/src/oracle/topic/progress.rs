@@ -11,8 +11,9 @@ use crate::unique_name;
 const TOOL: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 
 /// How long the console consumer waits for a record at first. It ends a round and not the reading: joining the group may
-/// take longer on a busy machine, so a round that came no further doubles it.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// take longer on a busy machine, so a round that came no further doubles it. A topic without markers and holes is read
+/// without any wait.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
 
 /// What one isolation level has read, with a consumer group of its own.
 #[derive(Debug)]
