@@ -17,6 +17,7 @@ mod tls;
 mod wait;
 
 pub mod crash;
+pub mod oracle;
 pub mod run;
 
 pub use cut::{Action, Cut, Direction, Rule, Trigger};

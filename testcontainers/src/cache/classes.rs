@@ -19,7 +19,7 @@ pub(crate) fn class_archive(
     record: impl FnOnce(&Path) -> Result<(), Error>,
 ) -> Result<PathBuf, Error> {
     let folder = jars.archives();
-    let archive = folder.join(format!("{:016x}.jsa", fingerprint(java, jars)?));
+    let archive = archive_path(java, jars)?;
     if archive.is_file() {
         return Ok(archive);
     }
@@ -33,6 +33,15 @@ pub(crate) fn class_archive(
     record(&partial)?;
     fs::rename(&partial, &archive).doing("rename", &partial)?;
     Ok(archive)
+}
+
+/// Returns the archive for this Java, if there is one: another JVM over the same jars starts in half the time with it.
+pub(crate) fn existing_class_archive(java: &Path, jars: &Jars) -> Option<PathBuf> {
+    archive_path(java, jars).ok().filter(|archive| archive.is_file())
+}
+
+fn archive_path(java: &Path, jars: &Jars) -> Result<PathBuf, Error> {
+    Ok(jars.archives().join(format!("{:016x}.jsa", fingerprint(java, jars)?)))
 }
 
 /// Returns a number that changes when Java is updated or the jars are fetched anew: the JVM would refuse the archive.

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::error::Doing;
 use crate::names::unique_name;
 
-pub(crate) use classes::class_archive;
+pub(crate) use classes::{class_archive, existing_class_archive};
 pub(crate) use copy::{copy_folder, give};
 pub(crate) use jars::{DEFAULT_VERSION, Jars, jars};
 

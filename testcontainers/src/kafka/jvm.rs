@@ -17,6 +17,14 @@ pub(super) fn quick() -> Vec<OsString> {
     vec!["-XX:TieredStopAtLevel=1".into(), "-XX:+UseSerialGC".into()]
 }
 
+/// Returns the options that take loaded classes from an archive.
+pub(super) fn archived(archive: &Path) -> [OsString; 3] {
+    let mut option = OsString::from("-XX:SharedArchiveFile=");
+    option.push(archive);
+    // An archive that does not fit is passed over in silence.
+    ["-Xshare:auto".into(), "-Xlog:cds=off".into(), option]
+}
+
 /// Returns the options of a broker.
 pub(super) fn broker(builder: &KafkaBuilder, folder: &Path, class_archive: Option<&Path>) -> Vec<OsString> {
     let mut options = contained(folder);
@@ -26,12 +34,7 @@ pub(super) fn broker(builder: &KafkaBuilder, folder: &Path, class_archive: Optio
         options.extend(quick());
     }
     options.push(format!("-Xmx{}", builder.heap).into());
-    if let Some(archive) = class_archive {
-        let mut option = OsString::from("-XX:SharedArchiveFile=");
-        option.push(archive);
-        // An archive that does not fit is passed over in silence.
-        options.extend(["-Xshare:auto".into(), "-Xlog:cds=off".into(), option]);
-    }
+    options.extend(class_archive.into_iter().flat_map(archived));
     options.push("-Dorg.slf4j.simpleLogger.showDateTime=true".into());
     options.push("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS".into());
     // A thousand lines of configuration would push everything else out of the end of the log.

@@ -22,3 +22,4 @@ pub use shared::SharedKafka;
 
 pub(crate) use security::scram_records;
 pub(crate) use shared::start_to_share;
+pub(crate) use tool::tool;

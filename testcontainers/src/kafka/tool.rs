@@ -4,16 +4,30 @@ use std::process::Command;
 
 use super::jvm;
 use crate::Error;
+<<<<<<< HEAD
 use crate::cache::{DEFAULT_VERSION, jars};
 use crate::programs::java;
 
 pub(super) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
     let jars = jars(DEFAULT_VERSION)?;
     let mut command = Command::new(java()?);
+=======
+use crate::cache::{existing_class_archive, jars};
+use crate::programs::java;
+
+pub(crate) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
+    let jars = jars()?;
+    let java = java()?;
+    let mut command = Command::new(&java);
+>>>>>>> 6bf80575632cd77c80151dcd339d901cf8e5f476
     command.args(jvm::quick()).args(jvm::contained(&std::env::temp_dir()));
-    // Standard output is the tool's answer; the libraries' own remarks go to standard error.
+    // The broker's archive: most of a tool's start is the loading of the same client classes.
+    if let Some(archive) = existing_class_archive(&java, &jars) {
+        command.args(jvm::archived(&archive));
+    }
+    // Standard output is the tool's answer: the JVM's own remarks are off, those of the libraries go to standard error.
     command
-        .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xmx256m", "-cp"])
+        .args(["-Xlog:disable", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xmx256m", "-cp"])
         .arg(jars.class_path()?);
     command.arg(class).args(arguments);
     Ok(command)
