@@ -5,7 +5,7 @@ mod clients;
 use std::time::Duration;
 
 use clients::{PATIENCE, acknowledged, at, config, consumed, create_topic, with};
-use levada_testcontainers::{Error, Kafka, wait_until};
+use levada_testcontainers::{Action, Direction, Error, Kafka, Trigger, wait_until};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
 fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
@@ -81,4 +81,48 @@ fn what_one_broker_acknowledged_alone_is_lost_with_it() {
 fn a_cluster_of_two_is_refused() {
     let error = Kafka::builder().brokers(2).start().unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+/// [TST-04] Kafka behind a proxy: clients are told the proxy's address, so that all they say goes through it.
+#[test]
+fn clients_of_a_broker_behind_a_cut_are_cut() {
+    let kafka = Kafka::builder().behind_cut().start().unwrap();
+    let cut = kafka.broker(1).cut().unwrap();
+    let behind = at(&kafka.bootstrap_behind_cut().unwrap());
+    create_topic(&behind, "cut", &[1], &[]);
+    assert_eq!(acknowledged(&behind, "cut", numbers(0..10), PATIENCE).len(), 10);
+    assert_eq!(consumed(&behind, "cut"), numbers(0..10));
+
+    cut.hold();
+    let short = Duration::from_secs(2);
+    assert!(acknowledged(&behind, "cut", ["held".to_owned()], short).is_empty(), "it passed a held proxy");
+    assert_eq!(acknowledged(&at(kafka.bootstrap()), "cut", ["past it".to_owned()], PATIENCE), ["past it"]);
+    cut.heal();
+    assert!(matches!(Kafka::start().unwrap().broker(1).cut(), Err(Error::Refused { .. })));
+}
+
+/// [TST-04] That a cut bites: a producer whose answer is lost sends again. With idempotence the broker tells the second
+/// time from the first, without it the record is doubled.
+#[test]
+fn a_lost_answer_doubles_a_record_unless_the_producer_is_idempotent() {
+    let kafka = Kafka::builder().behind_cut().start().unwrap();
+    let cut = kafka.broker(1).cut().unwrap();
+    let behind = at(&kafka.bootstrap_behind_cut().unwrap());
+    for (topic, is_idempotent, expected) in [("idempotent", "true", 1), ("blind", "false", 2)] {
+        create_topic(&behind, topic, &[1], &[]);
+        let producer = with(behind.clone(), "enable.idempotence", is_idempotent);
+        // The answer to the request that carries the record is the next that names the topic.
+        let record = format!("the record of {topic}");
+        let sent = cut.when(Direction::ToServer, Trigger::after(record.clone()), Action::Hold);
+        let acknowledged = std::thread::scope(|scope| {
+            let producing = scope.spawn(|| acknowledged(&producer, topic, [record.clone()], PATIENCE));
+            sent.wait(PATIENCE).unwrap();
+            let answered = cut.when(Direction::ToClient, Trigger::before(topic), Action::Cut);
+            cut.release();
+            answered.wait(PATIENCE).unwrap();
+            producing.join().unwrap()
+        });
+        assert_eq!(acknowledged, [record.as_str()]);
+        assert_eq!(consumed(&at(kafka.bootstrap()), topic).len(), expected, "{topic}");
+    }
 }

@@ -53,7 +53,7 @@ pub struct Cut {
     /// `Some` until the drop.
     relay: Option<JoinHandle<()>>,
     /// The last to go: the port is free for others when nothing listens on it any more.
-    _port: Port,
+    port: Port,
 }
 
 impl Cut {
@@ -87,7 +87,7 @@ impl Cut {
         // The name is cut at 15 bytes by the kernel; it fits.
         let thread = thread::Builder::new().name(format!("cut-{}", port.number()));
         let thread = thread.spawn(|| relay.run()).map_err(failed)?;
-        Ok(Cut { address, orders, bell, relay: Some(thread), _port: port })
+        Ok(Cut { address, orders, bell, relay: Some(thread), port })
     }
 
     /// Sets the upstream, as for [`Cut::to`], for the connections that come from now on; open ones keep theirs.
@@ -114,6 +114,11 @@ impl Cut {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns the port of the address.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Returns a URL of the upstream with the proxy's address instead of its host and port. User, password, database and

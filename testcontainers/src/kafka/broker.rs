@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use super::listeners::Listener;
 use super::node::Node;
 use crate::Error;
+use crate::cut::Cut;
 use crate::logs::{Log, ShownLog};
 use crate::process::DataFolder;
 use crate::server::Server;
@@ -26,11 +27,30 @@ pub struct Broker {
     log: ShownLog,
     folder: DataFolder,
     node: Node,
+    /// What stands in front of it, if anything.
+    cut: Option<Cut>,
 }
 
 impl Broker {
-    pub(super) fn new(server: Box<dyn Server>, log: Log, folder: DataFolder, node: Node) -> Broker {
-        Broker { server, log: ShownLog(log), folder, node }
+    pub(super) fn new(
+        server: Box<dyn Server>,
+        log: Log,
+        folder: DataFolder,
+        node: Node,
+        cut: Option<Cut>,
+    ) -> Broker {
+        Broker { server, log: ShownLog(log), folder, node, cut }
+    }
+
+    /// Returns the proxy in front of the broker's cut listener; see [`KafkaBuilder::behind_cut`](super::KafkaBuilder::behind_cut).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when the cluster was not started behind one.
+    pub fn cut(&self) -> Result<&Cut, Error> {
+        self.cut
+            .as_ref()
+            .ok_or(Error::Refused { what: "a Cut in front of a broker needs the builder's `behind_cut`" })
     }
 
     pub(super) fn start(&self) -> Result<(), Error> {

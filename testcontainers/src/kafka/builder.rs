@@ -91,7 +91,7 @@ impl KafkaBuilder {
     }
 
     /// Adds a listener that is reached through a [`Cut`](crate::Cut) only: the brokers advertise the address of the proxy
-    /// in front of them. See [`Kafka::cut`].
+    /// in front of them. See [`Kafka::bootstrap_behind_cut`] and [`Broker::cut`](super::Broker::cut).
     #[must_use]
     pub fn behind_cut(mut self) -> KafkaBuilder {
         self.is_behind_cut = true;

@@ -71,6 +71,27 @@ impl Kafka {
         &self.bootstrap
     }
 
+    /// Returns the addresses for `bootstrap.servers` of clients that reach the brokers through their proxies only.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use levada_testcontainers::{Action, Direction, Kafka, Trigger};
+    /// let kafka = Kafka::builder().behind_cut().start()?;
+    /// println!("give {} to the client", kafka.bootstrap_behind_cut()?);
+    /// let cut = kafka.broker(1).cut()?;
+    /// let rule = cut.when(Direction::ToServer, Trigger::after_bytes(100_000), Action::Cut);
+    /// rule.wait(Duration::from_secs(10))?;
+    /// # Ok::<(), levada_testcontainers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when the cluster was not started [`behind_cut`](KafkaBuilder::behind_cut).
+    pub fn bootstrap_behind_cut(&self) -> Result<String, Error> {
+        self.broker(1).cut()?;
+        Ok(addresses(&self.brokers, Listener::Cut))
+    }
+
     /// Returns the brokers.
     #[must_use]
     pub fn brokers(&self) -> &[Broker] {

@@ -2,6 +2,7 @@
 
 use super::listeners::Listener;
 use crate::Error;
+use crate::cut::Cut;
 use crate::process::Port;
 
 /// A way into a broker.
@@ -31,6 +32,16 @@ impl Node {
             openings.push(Opening { listener: *listener, port, advertised });
         }
         Ok(Node { id, openings, controller: Port::reserve()? })
+    }
+
+    /// Puts a proxy in front of the cut listener, if the node has one: clients are told its address.
+    pub(super) fn put_cut_in_front(&mut self) -> Result<Option<Cut>, Error> {
+        let Some(opening) = self.openings.iter_mut().find(|opening| opening.listener == Listener::Cut) else {
+            return Ok(None);
+        };
+        let cut = Cut::to(format!("127.0.0.1:{}", opening.port.number()))?;
+        opening.advertised = cut.port();
+        Ok(Some(cut))
     }
 
     /// Returns the address that clients are told for a listener, if the broker has it.

@@ -99,7 +99,8 @@ fn start_once(
     // Every cluster is another one, so that positions of one are never taken for positions of another.
     let cluster_id = random_kafka_id();
     let mut brokers = Vec::new();
-    for (node, folder) in nodes.into_iter().zip(folders) {
+    for (mut node, folder) in nodes.into_iter().zip(folders) {
+        let cut = node.put_cut_in_front()?;
         let data = folder.data();
         format::format(jars, builder.is_secured, &cluster_id, node.id, &data)?;
         let file = folder.path().join("server.properties");
@@ -118,7 +119,7 @@ fn start_once(
         };
         let log = Log::whole(SERVER, launch.log.clone());
         let server = Box::new(LocalServer::new(launch, Ready::Logs(READY)));
-        brokers.push(Broker::new(server, log, folder, node));
+        brokers.push(Broker::new(server, log, folder, node, cut));
     }
     start_all(&brokers)?;
     Ok(Kafka::new(brokers, secrets))

@@ -4,22 +4,13 @@ use std::process::Command;
 
 use super::jvm;
 use crate::Error;
-<<<<<<< HEAD
-use crate::cache::{DEFAULT_VERSION, jars};
-use crate::programs::java;
-
-pub(super) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
-    let jars = jars(DEFAULT_VERSION)?;
-    let mut command = Command::new(java()?);
-=======
-use crate::cache::{existing_class_archive, jars};
+use crate::cache::{DEFAULT_VERSION, existing_class_archive, jars};
 use crate::programs::java;
 
 pub(crate) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
-    let jars = jars()?;
+    let jars = jars(DEFAULT_VERSION)?;
     let java = java()?;
     let mut command = Command::new(&java);
->>>>>>> 6bf80575632cd77c80151dcd339d901cf8e5f476
     command.args(jvm::quick()).args(jvm::contained(&std::env::temp_dir()));
     // The broker's archive: most of a tool's start is the loading of the same client classes.
     if let Some(archive) = existing_class_archive(&java, &jars) {
