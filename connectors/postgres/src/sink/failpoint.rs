@@ -17,6 +17,10 @@ pub const FAIL_POINTS: &[&str] = &[
 #[cfg(feature = "failpoints")]
 pub(crate) const WITHOUT_COMPARE_AND_SET: &str = "pg::commit::without_compare_and_set";
 
+/// Makes the sink take every lost commit for one that did not happen, when set to `return`: what a blind retry does.
+#[cfg(feature = "failpoints")]
+pub(crate) const BLIND_RETRY: &str = "pg::commit::blind_retry";
+
 /// Passes a fail point. What is configured for it may block, so it runs outside of the runtime's own threads.
 #[cfg(feature = "failpoints")]
 pub(crate) async fn reached(name: &'static str) {
@@ -47,6 +51,14 @@ pub(crate) use fail_point;
 pub(crate) fn is_stepwise() -> bool {
     #[cfg(feature = "failpoints")]
     return !fail::list().is_empty();
+    #[cfg(not(feature = "failpoints"))]
+    false
+}
+
+/// Tells whether the stored positions are to be passed over after a lost commit.
+pub(crate) fn is_blind() -> bool {
+    #[cfg(feature = "failpoints")]
+    return fail::eval(BLIND_RETRY, |_| ()).is_some();
     #[cfg(not(feature = "failpoints"))]
     false
 }

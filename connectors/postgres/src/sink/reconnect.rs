@@ -10,7 +10,7 @@ use super::backoff::Pauses;
 use super::claim::Stored;
 use super::commit::Move;
 use super::error::{Failure, fatal};
-use super::failpoint::fail_point;
+use super::failpoint::{self, fail_point};
 use super::session::Session;
 use super::stats::Health;
 use super::{Job, PostgresSink};
@@ -107,7 +107,7 @@ impl PostgresSink {
                 held.epoch = row.epoch;
             }
         }
-        let outcome = judge(moves, &stored)?;
+        let outcome = if failpoint::is_blind() { Outcome::NotCommitted } else { judge(moves, &stored)? };
         self.stats.resolved += u64::from(self.is_in_doubt);
         self.recovered();
         info!(?outcome, "connected again; the last commit's outcome was read from the positions");

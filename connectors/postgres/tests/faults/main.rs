@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use levada_core::{AtomicSink, Keyed, Position};
-use levada_postgres::PostgresSink;
 use levada_postgres::sink::FAIL_POINTS;
-use levada_testcontainers::Postgres;
+use levada_postgres::{PostgresSink, WriteMode};
+use levada_testcontainers::{Action, Cut, Direction, Postgres, Trigger};
 
 use scene::{Scene, assignment, config, keyless, number, opened, ready, send, split};
 
@@ -119,7 +119,7 @@ async fn server_stopped_at_any_step_neither_doubles_nor_loses() {
     let _turn = Turn::wait();
     let server = Arc::new(Postgres::start().expect("a server"));
     server.psql(LOG).expect("a table");
-    let mut sink = ready(config(server.url(), "log", levada_postgres::WriteMode::Insert)).await;
+    let mut sink = ready(config(server.url(), "log", WriteMode::Insert)).await;
     let mut sent = 0;
     for step in COMMIT_STEPS {
         let stopping = Arc::clone(&server);
@@ -217,4 +217,71 @@ async fn taken_over() -> (Scene, PostgresSink) {
     let earlier = ready(scene.insert("log")).await;
     ready(scene.insert("log")).await;
     (scene, earlier)
+}
+
+/// What a commit leaves whose answer is lost on the way: the transaction is done, and the sink never hears of it.
+async fn rows_after_a_lost_answer(switched_off: &[&str]) -> Result<Vec<String>, levada_core::SinkError> {
+    let _turn = Turn::wait();
+    let scene = Scene::new(LOG);
+    let cut = Cut::to(scene.database.url()).expect("a proxy");
+    let mut sink = ready(config(&cut.url(scene.database.url()), "log", WriteMode::Insert)).await;
+    send(&mut sink, 0, one(0)).await?;
+    for protection in switched_off {
+        fail::cfg(*protection, "return").expect("a fail point");
+    }
+    let lost = cut.when(Direction::ToClient, Trigger::before("COMMIT\0"), Action::Cut);
+    let outcome = send(&mut sink, 1, one(1)).await;
+    lost.wait(Duration::from_secs(10)).expect("the answer was on its way");
+    outcome?;
+    assert_eq!(sink.stats().reconnects, 1);
+    Ok(scene.rows("select * from log order by 1"))
+}
+
+/// [PGS-02] [PGS-03] [TST-04] a network cut after COMMIT went out: the position tells that it was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_whose_answer_is_lost_is_written_once() {
+    assert_eq!(rows_after_a_lost_answer(&[]).await.expect("commit"), ["0", "1"]);
+}
+
+/// [PGS-02] The counter-test: a blind retry is refused by the server as long as it compares positions, and doubles the row
+/// when nothing does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blind_retry_after_a_lost_answer_doubles_the_row() {
+    let blind = "pg::commit::blind_retry";
+    let refused = rows_after_a_lost_answer(&[blind]).await.expect_err("positions differ");
+    assert!(!refused.is_fenced(), "{refused}");
+    let rows =
+        rows_after_a_lost_answer(&[blind, "pg::commit::without_compare_and_set"]).await.expect("commit");
+    assert_eq!(rows, ["0", "1", "1"]);
+}
+
+/// [PGS-03] cut anywhere: after each number of bytes of a commit, in each direction, the row is written exactly once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_cut_after_any_number_of_bytes_is_written_once() {
+    let _turn = Turn::wait();
+    let scene = Scene::new(LOG);
+    let cut = Cut::to(scene.database.url()).expect("a proxy");
+    let mut sink = ready(config(&cut.url(scene.database.url()), "log", WriteMode::Insert)).await;
+    send(&mut sink, 0, one(0)).await.expect("commit");
+    let (before_up, before_down) = (cut.bytes(Direction::ToServer), cut.bytes(Direction::ToClient));
+    send(&mut sink, 1, one(1)).await.expect("commit");
+    let lengths = [
+        (Direction::ToServer, cut.bytes(Direction::ToServer) - before_up),
+        (Direction::ToClient, cut.bytes(Direction::ToClient) - before_down),
+    ];
+    let mut next = 2;
+    let mut fired = 0;
+    for (direction, length) in lengths {
+        assert!(length > 20, "{length}");
+        for bytes in (0..length).step_by(length.div_ceil(24) as usize) {
+            let rule = cut.when(direction, Trigger::after_bytes(bytes), Action::Cut);
+            send(&mut sink, next, one(next)).await.expect("commit");
+            fired += u32::from(rule.has_fired());
+            cut.heal();
+            next += 1;
+        }
+    }
+    assert!(fired > 30, "only {fired} cuts");
+    let expected: Vec<String> = (0..next).map(|n| n.to_string()).collect();
+    assert_eq!(scene.rows("select * from log order by 1"), expected);
 }
