@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+#[cfg(feature = "docker")]
+#[allow(dead_code, unused_imports, reason = "the handles take it up with the choice of a provider")]
+mod docker;
 mod error;
 mod exported;
 mod kafka;

@@ -22,4 +22,6 @@ pub(crate) use identity::Identity;
 pub(crate) use launch::{Launch, User};
 pub(crate) use ports::Port;
 pub(crate) use reaper::{EndWith, register_process};
+#[cfg(feature = "docker")]
+pub(crate) use reaper::{forget_container, register_container};
 pub(crate) use server::{ServerProcess, ended_early};
