@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
+/// The cause of an error of the container engine's client, whose own types stay inside.
+#[cfg(feature = "docker")]
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// A failure to prepare, start, stop or ask a server, or of a crash loop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -111,6 +115,43 @@ pub enum Error {
         server: &'static str,
         /// Why the first start failed.
         source: &'static Error,
+    },
+    /// No container engine answers.
+    #[error("no container engine answers at {address}; start one, or name the socket of one in DOCKER_HOST")]
+    Engine {
+        /// Where it was expected.
+        address: String,
+        /// The client's words.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The container engine may be on another machine.
+    #[error(
+        "the container engine at {address:?} may be on another machine, where 127.0.0.1 is another one; \
+         name the socket (unix://) of one on this machine in DOCKER_HOST"
+    )]
+    RemoteEngine {
+        /// Its address.
+        address: String,
+    },
+    /// An image is not on this machine and cannot be pulled.
+    #[error("the image {image} is not on this machine and cannot be pulled; name another in {variable}")]
+    Image {
+        /// Its name and tag.
+        image: String,
+        /// The environment variable that names another.
+        variable: &'static str,
+        /// The engine's words.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The container engine refused a request.
+    #[error("cannot {action} the container of {server}")]
+    Container {
+        /// Which server.
+        server: &'static str,
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// The engine's words.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// An address in the environment is not usable.
     #[error("the address in {variable} is not usable: {reason}")]

@@ -3,6 +3,8 @@
 
 mod cache;
 mod cut;
+#[cfg(feature = "docker")]
+mod docker;
 mod error;
 mod exported;
 mod kafka;

@@ -21,6 +21,13 @@ pub(crate) fn maven() -> Result<PathBuf, Error> {
     in_path("mvn").ok_or(Error::Missing { program: "Maven", install: "apt-get install --yes maven" })
 }
 
+/// Makes sure that the client of the container engine is there: the reaper is a shell script and has no other.
+#[cfg(feature = "docker")]
+pub(crate) fn docker() -> Result<(), Error> {
+    let missing = Error::Missing { program: "docker", install: "apt-get install --yes docker.io" };
+    in_path("docker").map(|_| ()).ok_or(missing)
+}
+
 /// Finds the folder with `initdb`, `postgres` and `psql`: the path, else what `pg_config` says, else the newest version
 /// where Debian puts them.
 pub(crate) fn postgres_folder() -> Result<PathBuf, Error> {

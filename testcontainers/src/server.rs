@@ -1,6 +1,8 @@
 //! A server that can be ended and started again on the same data and address, whichever provider runs it.
 
 use std::fmt::Debug;
+#[cfg(feature = "docker")]
+use std::process::Output;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -25,6 +27,12 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     /// Lets them go on (SIGCONT).
     fn resume(&self) -> Result<(), Error>;
+
+    /// Runs a command where the server runs and it is not this machine: in its container.
+    #[cfg(feature = "docker")]
+    fn run_inside(&self, _command: &[&str]) -> Result<Output, Error> {
+        Err(Error::Refused { what: "the server is not in a container" })
+    }
 
     /// Returns the number of the server's first process on this machine, if it was started and not ended by us.
     fn pid(&self) -> Option<i32>;

@@ -57,6 +57,11 @@ impl Broker {
         self.server.start()
     }
 
+    #[cfg(feature = "docker")]
+    pub(super) fn run_inside(&self, command: &[&str]) -> Result<std::process::Output, Error> {
+        self.server.run_inside(command)
+    }
+
     pub(super) fn address_of(&self, listener: Listener) -> Option<String> {
         self.node.address(listener)
     }

@@ -2,11 +2,14 @@
 
 mod broker;
 mod builder;
+#[cfg(feature = "docker")]
+mod contained;
 mod faults;
 mod format;
 mod handle;
 mod jvm;
 mod listeners;
+mod local;
 mod node;
 mod properties;
 mod security;

@@ -1,7 +1,6 @@
 //! Starting a cluster: from the cache to the first answer.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -9,21 +8,24 @@ use super::broker::{Broker, SERVER};
 use super::handle::Kafka;
 use super::node::Node;
 use super::security::Secrets;
-use super::{KafkaBuilder, format, jvm, properties};
+use super::{KafkaBuilder, jvm, local, properties};
 use crate::Error;
 use crate::cache::{DEFAULT_VERSION, Jars, class_archive, jars};
-use crate::error::Doing;
 use crate::logs::Log;
 use crate::names::random_kafka_id;
-use crate::process::{DataFolder, EndWith, Launch, LocalServer, Ready};
+use crate::process::DataFolder;
 use crate::programs::java;
 use crate::provider::Provider;
+use crate::server::Server;
 
 /// How often other ports are tried when somebody took ours between the look and the bind.
 const PORT_ATTEMPTS: usize = 5;
 
 /// What a broker logs when it serves clients.
-const READY: &str = "Kafka Server started";
+pub(super) const READY: &str = "Kafka Server started";
+
+/// The name of a broker's log in its folder.
+pub(super) const LOG: &str = "server.log";
 
 /// Fetches the jars, formats a folder and archives the classes, as far as this has not been done on this machine.
 pub(crate) fn prepare() -> Result<(), Error> {
@@ -38,9 +40,14 @@ pub(super) fn start(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     }
     match Provider::chosen()? {
         Provider::Process => start_locally(builder),
-        Provider::Docker => Err(Error::Refused { what: "containers" }),
+        #[cfg(feature = "docker")]
+        Provider::Docker => start_in_containers(builder),
+        #[cfg(not(feature = "docker"))]
+        Provider::Docker => {
+            Err(Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" })
+        }
         Provider::External => {
-            Err(Error::Refused { what: "a broker of one's own is not to be had from an external provider" })
+            Err(Error::Refused { what: "a broker of one's own cannot be had from an external provider" })
         }
     }
 }
@@ -51,9 +58,29 @@ fn start_locally(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     // Without the archive a broker starts more slowly, which is no reason to fail a test.
     let archive = archive_of(&java, &jars).ok();
     let options = |folder: &Path| jvm::broker(builder, folder, archive.as_deref());
+    with_ports_of_our_own(|| {
+        start_once(builder, &|cluster, node, folder| {
+            local::server(cluster, node, folder, &java, &jars, options(folder.path()))
+        })
+    })
+}
+
+#[cfg(feature = "docker")]
+fn start_in_containers(builder: &KafkaBuilder) -> Result<Kafka, Error> {
+    if builder.disk.is_some() {
+        return Err(Error::Refused { what: "a disk of its own needs the provider `process`" });
+    }
+    let kafka = with_ports_of_our_own(|| start_once(builder, &super::contained::server))?;
+    if builder.is_secured {
+        super::contained::add_user(&kafka)?;
+    }
+    Ok(kafka)
+}
+
+fn with_ports_of_our_own(start: impl Fn() -> Result<Kafka, Error>) -> Result<Kafka, Error> {
     let mut attempt = 1;
     loop {
-        match start_once(builder, &java, &jars, &options) {
+        match start() {
             Err(Error::PortTaken { .. }) if attempt < PORT_ATTEMPTS => attempt += 1,
             result => return result,
         }
@@ -66,63 +93,58 @@ fn archive_of(java: &Path, jars: &Jars) -> Result<PathBuf, Error> {
         let builder = Kafka::builder();
         let mut archive = OsString::from("-XX:ArchiveClassesAtExit=");
         archive.push(path);
-        let recorder = start_once(&builder, java, jars, &|folder| {
-            let mut options = jvm::broker(&builder, folder, None);
+        let recorder = start_once(&builder, &|cluster, node, folder| {
+            let mut options = jvm::broker(&builder, folder.path(), None);
             options.extend([archive.clone(), "-Xlog:cds=off".into(), "-Xlog:cds+dynamic=off".into()]);
-            options
+            local::server(cluster, node, folder, java, jars, options)
         })?;
         recorder.stop()
     })
 }
 
-fn start_once(
-    builder: &KafkaBuilder,
-    java: &Path,
-    jars: &Jars,
-    options: &dyn Fn(&Path) -> Vec<OsString>,
-) -> Result<Kafka, Error> {
+/// What the brokers of a cluster have in common.
+pub(super) struct Cluster<'a> {
+    pub(super) builder: &'a KafkaBuilder,
+    /// Every cluster is another one, so that positions of one are never taken for positions of another.
+    pub(super) id: String,
+    voters: Vec<String>,
+    secrets: Option<Secrets>,
+}
+
+impl Cluster<'_> {
+    /// Returns the text of a node's `server.properties`; `data` is the folder as the broker sees it.
+    pub(super) fn properties(&self, node: &Node, data: &Path) -> String {
+        properties::text(&self.builder.properties, node, &self.voters, data, self.secrets.as_ref())
+    }
+}
+
+/// Makes a server of a provider for a node, not started yet. Its log is `server.log` in the folder.
+type MakeServer<'a> = dyn Fn(&Cluster<'_>, &Node, &DataFolder) -> Result<Box<dyn Server>, Error> + 'a;
+
+fn start_once(builder: &KafkaBuilder, make_server: &MakeServer<'_>) -> Result<Kafka, Error> {
     let mut nodes = Vec::new();
+    let mut folders = Vec::new();
     for id in 1..=builder.brokers {
         nodes.push(Node::reserve(id, &builder.listeners())?);
-    }
-    let voters: Vec<String> =
-        nodes.iter().map(|node| format!("{}@127.0.0.1:{}", node.id, node.controller.number())).collect();
-    // The first broker's folder holds what belongs to all of them.
-    let mut folders = Vec::new();
-    for _ in &nodes {
         folders.push(DataFolder::create_with_disk("kafka", builder.disk)?);
     }
+    let voters =
+        nodes.iter().map(|node| format!("{}@127.0.0.1:{}", node.id, node.controller.number())).collect();
+    // The first broker's folder holds what belongs to all of them.
     let secrets = match folders.first() {
         Some(folder) if builder.is_secured => Some(Secrets::new(folder.path())?),
         _ => None,
     };
-    // Every cluster is another one, so that positions of one are never taken for positions of another.
-    let cluster_id = random_kafka_id();
+    let cluster = Cluster { builder, id: random_kafka_id(), voters, secrets };
     let mut brokers = Vec::new();
     for (mut node, folder) in nodes.into_iter().zip(folders) {
         let cut = node.put_cut_in_front()?;
-        let data = folder.data();
-        format::format(jars, builder.is_secured, &cluster_id, node.id, &data)?;
-        let file = folder.path().join("server.properties");
-        let text = properties::text(&builder.properties, &node, &voters, &data, secrets.as_ref());
-        fs::write(&file, text).doing("write", &file)?;
-        let mut arguments = options(folder.path());
-        arguments.extend(["-cp".into(), jars.class_path()?, "kafka.Kafka".into(), file.into()]);
-        let launch = Launch {
-            server: SERVER,
-            program: java.to_path_buf(),
-            arguments,
-            folder: folder.path().to_path_buf(),
-            log: folder.path().join("server.log"),
-            user: None,
-            end_with: EndWith::Kill,
-        };
-        let log = Log::whole(SERVER, launch.log.clone());
-        let server = Box::new(LocalServer::new(launch, Ready::Logs(READY)));
+        let server = make_server(&cluster, &node, &folder)?;
+        let log = Log::whole(SERVER, folder.path().join(LOG));
         brokers.push(Broker::new(server, log, folder, node, cut));
     }
     start_all(&brokers)?;
-    Ok(Kafka::new(brokers, secrets))
+    Ok(Kafka::new(brokers, cluster.secrets))
 }
 
 /// Starts brokers side by side: none of several is ready before most of them run.

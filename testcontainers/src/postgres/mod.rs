@@ -1,6 +1,8 @@
 //! PostgreSQL as a local process.
 
 mod builder;
+#[cfg(feature = "docker")]
+mod contained;
 mod database;
 mod faults;
 mod handle;

@@ -19,7 +19,7 @@ use crate::server::Server;
 const PORT_ATTEMPTS: usize = 5;
 
 /// Settings for tests; a builder may replace them.
-const FOR_TESTS: &[(&str, &str)] = &[
+pub(super) const FOR_TESTS: &[(&str, &str)] = &[
     // The servers are killed, the machine is not: what a killed server had written is in the page cache.
     ("fsync", "off"),
     ("max_connections", "200"),
@@ -36,9 +36,14 @@ pub(crate) fn prepare() -> Result<(), Error> {
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     match Provider::chosen()? {
         Provider::Process => start_locally(builder),
-        Provider::Docker => Err(Error::Refused { what: "containers" }),
+        #[cfg(feature = "docker")]
+        Provider::Docker => super::contained::start(builder),
+        #[cfg(not(feature = "docker"))]
+        Provider::Docker => {
+            Err(Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" })
+        }
         Provider::External => {
-            Err(Error::Refused { what: "a server of one's own is not to be had from an external provider" })
+            Err(Error::Refused { what: "a server of one's own cannot be had from an external provider" })
         }
     }
 }

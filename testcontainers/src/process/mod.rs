@@ -25,4 +25,8 @@ pub(crate) use launch::{Launch, User};
 pub(crate) use local::{LocalServer, Ready};
 pub(crate) use ports::Port;
 pub(crate) use reaper::{EndWith, register_process};
+#[cfg(feature = "docker")]
+pub(crate) use reaper::{forget_container, register_container};
 pub(crate) use server::ServerProcess;
+#[cfg(feature = "docker")]
+pub(crate) use server::ended_early;

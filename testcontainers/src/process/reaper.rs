@@ -46,6 +46,21 @@ pub(crate) fn register_folder(path: &Path) -> Result<(), Error> {
     tell(&line)
 }
 
+/// Tells the reaper to remove this container after us, with its volumes. To be called before it is created: the engine may
+/// be about to create it when we die.
+#[cfg(feature = "docker")]
+pub(crate) fn register_container(name: &str, engine: &str) -> Result<(), Error> {
+    crate::programs::docker()?;
+    tell(format!("container {name} {engine}\n").as_bytes())
+}
+
+/// Tells the reaper that this container is gone: it need not look out for one that may still come.
+#[cfg(feature = "docker")]
+pub(crate) fn forget_container(name: &str) {
+    // A reaper that does not hear of it looks in vain for a while.
+    tell(format!("removed {name}\n").as_bytes()).ok();
+}
+
 /// Sends one line, starting the reaper if there is none. The lock keeps lines whole and the reaper single.
 fn tell(line: &[u8]) -> Result<(), Error> {
     // A thread that panicked in here left at most an unfinished line; there is no state to distrust.
@@ -109,6 +124,31 @@ mod tests {
         stranger.kill().unwrap();
         stranger.wait().unwrap();
         ours.wait().unwrap();
+    }
+
+    /// [TST-05] The engine creates what it was asked for although the test process has gone meanwhile.
+    #[cfg(feature = "docker")]
+    #[test]
+    #[ignore = "needs a container engine; .ci/engine run runs it"]
+    fn a_container_that_comes_after_the_end_is_removed() {
+        let image = crate::docker::Image::postgres().unwrap().reference;
+        let engine =
+            std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
+        let docker = |arguments: &[&str]| {
+            let output = Command::new("docker").args(arguments).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let (late, gone) = (crate::unique_name("levada-late"), crate::unique_name("levada-gone"));
+        let mut reaper = spawn().unwrap();
+        let mut pipe = reaper.stdin.take().unwrap();
+        writeln!(pipe, "container {late} {engine}\ncontainer {gone} {engine}\nremoved {gone}").unwrap();
+        drop(pipe);
+        docker(&["create", "--name", &late, &image]);
+        let ended = std::time::Instant::now();
+        reaper.wait().unwrap();
+        assert_eq!(docker(&["ps", "--all", "--quiet", "--filter", &format!("name={late}")]), "");
+        assert!(ended.elapsed() < std::time::Duration::from_secs(8), "it looked for what is gone");
     }
 
     /// [TST-05]

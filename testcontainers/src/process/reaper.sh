@@ -4,6 +4,8 @@
 #   process PID START SIGNAL    end this process, unless its start time differs: then the number was reused. QUIT is for
 #                               Postgres, whose children are ended too
 #   folder PATH                 remove this folder
+#   container NAME ENGINE       remove this container of the engine at this address, with its volumes
+#   removed NAME                this container is gone
 # End of file means that the test process is gone: by its own will, by a panic, by kill -9.
 
 trap '' HUP INT QUIT TERM PIPE
@@ -12,6 +14,7 @@ exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 
 processes=
 folders=
+containers=
 newline='
 '
 
@@ -19,6 +22,8 @@ while IFS= read -r line; do
     case $line in
     'process '*) processes="$processes ${line#process }$newline" ;;
     'folder '*) folders="$folders${line#folder }$newline" ;;
+    'container '*) containers="$containers${line#container }$newline" ;;
+    'removed '*) containers=$(printf %s "$containers" | grep -v "^${line#removed } ")$newline ;;
     esac
 done
 
@@ -87,6 +92,24 @@ rounds=100
 while [ $rounds -gt 0 ] && any_lives; do
     rounds=$((rounds - 1))
     sleep 0.05
+done
+
+# Removes each container on standard input, and prints those that were not there to be removed.
+remove_containers() {
+    while read -r name engine; do
+        [ -n "$name" ] || continue
+        # The client prints the name of what it has removed. That there is nothing to remove is no failure to some versions.
+        removed=$(timeout 20 docker --host "$engine" rm --force --volumes "$name" </dev/null)
+        [ "$removed" = "$name" ] || echo "$name $engine"
+    done
+}
+
+# The engine may have been asked for a container just before the test process went, and create it only now. Names are
+# unique, so what was removed once does not come again.
+rounds=50
+while containers=$(printf '%s\n' "$containers" | remove_containers) && [ -n "$containers" ] && [ $rounds -gt 0 ]; do
+    rounds=$((rounds - 1))
+    sleep 0.2
 done
 
 # A postmaster that was killed leaves a segment of shared memory; its lock file, line 7, names it.

@@ -90,7 +90,7 @@ impl Drop for ServerProcess {
 
 /// Returns why a server ended before it was ready, from what it logged since its start. Its last words are about the
 /// shutdown, so the whole of it is searched for a port that somebody took.
-pub(super) fn ended_early(server: &'static str, status: ExitStatus, log: &Log) -> Error {
+pub(crate) fn ended_early(server: &'static str, status: ExitStatus, log: &Log) -> Error {
     if log.read().contains("Address already in use") {
         Error::PortTaken { server }
     } else {

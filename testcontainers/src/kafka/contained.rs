@@ -1,0 +1,76 @@
+//! A broker in a container: the image `apache/kafka`, or one that shows as much of its interface.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::Kafka;
+use super::broker::SERVER;
+use super::node::Node;
+use super::security::{USER, scram_records};
+use super::start::{Cluster, LOG, READY};
+use crate::Error;
+use crate::docker::{ContainerServer, File, Image, Ready, Spec};
+use crate::process::DataFolder;
+use crate::server::Server;
+
+/// The volume of the image for data; the image's own default would be lost with the container's file system.
+const DATA: &str = "/var/lib/kafka/data";
+
+/// Where the image looks for a configuration that replaces its own.
+const PROPERTIES: &str = "/mnt/shared/config/server.properties";
+
+/// How long a start may take: the image formats the data first, with a JVM of its own.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Says how to start the broker's container.
+pub(super) fn server(
+    cluster: &Cluster<'_>,
+    node: &Node,
+    folder: &DataFolder,
+) -> Result<Box<dyn Server>, Error> {
+    let properties = cluster.properties(node, Path::new(DATA));
+    let heap = format!("-Xmx{}", cluster.builder.heap);
+    let spec = Spec {
+        server: SERVER,
+        image: Image::kafka(&cluster.builder.version)?,
+        prefix: "levada-kafka",
+        env: vec![("CLUSTER_ID".to_owned(), cluster.id.clone()), ("KAFKA_HEAP_OPTS".to_owned(), heap)],
+        command: Vec::new(),
+        files: vec![File { path: PROPERTIES.to_owned(), contents: properties.into_bytes(), mode: 0o644 }],
+        binds: Vec::new(),
+        tmpfs: Vec::new(),
+        user: None,
+        log: folder.path().join(LOG),
+        ready: Ready::Logs(READY),
+        patience: START_DEADLINE,
+    };
+    Ok(Box::new(ContainerServer::new(spec)))
+}
+
+/// Makes the user known to a running cluster: the image formats the data itself, without one.
+pub(super) fn add_user(kafka: &Kafka) -> Result<(), Error> {
+    let address = kafka.broker(1).address();
+    for record in scram_records() {
+        // From what the format takes, `MECHANISM=[name=…,password=…,iterations=…]`, to what this tool takes.
+        let credentials = record.replace(&format!("name={USER},"), "");
+        let command = [
+            "/opt/kafka/bin/kafka-configs.sh",
+            "--bootstrap-server",
+            &address,
+            "--alter",
+            "--entity-type",
+            "users",
+            "--entity-name",
+            USER,
+            "--add-config",
+            &credentials,
+        ];
+        let output = kafka.broker(1).run_inside(&command)?;
+        if !output.status.success() {
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            let command = "kafka-configs.sh --add-config SCRAM-…".to_owned();
+            return Err(Error::Failed { command, status: output.status, output: printed });
+        }
+    }
+    Ok(())
+}
