@@ -46,13 +46,34 @@ fn find_postgres(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error
         .ok_or(Error::Missing { program: "PostgreSQL", install: "apt-get install --yes postgresql" })
 }
 
-/// Finds `psql` beside the server, else in the path.
+/// Finds `psql`.
 pub(crate) fn psql() -> Result<PathBuf, Error> {
-    let beside_server = postgres_folder().ok().map(|folder| folder.join("psql"));
-    beside_server
-        .filter(|psql| psql.is_file())
-        .or_else(|| in_path("psql"))
+    postgres_client("psql")
         .ok_or(Error::Missing { program: "psql", install: "apt-get install --yes postgresql-client" })
+}
+
+/// Finds `pg_basebackup`, which copies a running server.
+pub(crate) fn pg_basebackup() -> Result<PathBuf, Error> {
+    postgres_client("pg_basebackup").ok_or(Error::Missing {
+        program: "pg_basebackup",
+        install: "apt-get install --yes postgresql-client",
+    })
+}
+
+/// Finds a client program beside the server, else where a link to the server leads, else in the path.
+fn postgres_client(name: &str) -> Option<PathBuf> {
+    let server = postgres_folder().ok().map(|folder| folder.join("postgres"));
+    let linked = server.as_ref().and_then(|server| server.canonicalize().ok());
+    let beside = |server: &PathBuf| Some(server.with_file_name(name)).filter(|client| client.is_file());
+    server.as_ref().and_then(beside).or_else(|| linked.as_ref().and_then(beside)).or_else(|| in_path(name))
+}
+
+/// Finds PgBouncer: in the path, else where Debian puts programs for root, which is in nobody else's path.
+pub(crate) fn pgbouncer() -> Result<PathBuf, Error> {
+    let beside_services = PathBuf::from("/usr/sbin/pgbouncer");
+    in_path("pgbouncer")
+        .or_else(|| beside_services.is_file().then_some(beside_services))
+        .ok_or(Error::Missing { program: "PgBouncer", install: "apt-get install --yes pgbouncer" })
 }
 
 /// Runs a command and returns what it printed; a failure carries the end of its output.

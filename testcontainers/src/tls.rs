@@ -10,6 +10,7 @@ use rcgen::{
 
 use crate::Error;
 use crate::error::Doing;
+use crate::names::unique_name;
 
 /// Whom clients reach: every server of ours listens on the loopback address.
 const SERVER_NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
@@ -37,7 +38,8 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Result<Authority, Error> {
-        let mut params = named("levada test authority", &[])?;
+        // A name that no other one has: an issuer is looked for by its name first.
+        let mut params = named(&unique_name("levada test authority"), &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Postgres;
+use super::secured::Tls;
 use super::start::start;
 use crate::Error;
 
@@ -13,11 +14,13 @@ pub struct PostgresBuilder {
     pub(super) settings: BTreeMap<String, String>,
     /// The size of the data's own disk, in bytes.
     pub(super) disk: Option<u64>,
+    /// Whether TLS is spoken.
+    pub(super) tls: Tls,
 }
 
 impl PostgresBuilder {
     pub(super) fn new() -> PostgresBuilder {
-        PostgresBuilder { settings: BTreeMap::new(), disk: None }
+        PostgresBuilder { settings: BTreeMap::new(), disk: None, tls: Tls::Off }
     }
 
     /// Sets a server setting (a line of `postgresql.conf`); replaces the default of Postgres or of this crate.
@@ -34,6 +37,22 @@ impl PostgresBuilder {
     #[must_use]
     pub fn disk(mut self, bytes: u64) -> PostgresBuilder {
         self.disk = Some(bytes);
+        self
+    }
+
+    /// Adds TLS with certificates of an authority of the test's own: with the password ([`Postgres::tls_url`]), or with a
+    /// client certificate instead of one ([`Postgres::certificate_url`]). Connections in the clear stay possible.
+    #[must_use]
+    pub fn secured(mut self) -> PostgresBuilder {
+        self.tls = self.tls.max(Tls::Offered);
+        self
+    }
+
+    /// The same as [`secured`](PostgresBuilder::secured), and refuses every connection in the clear. A client that speaks no
+    /// TLS does not get in by [`Postgres::url`] then.
+    #[must_use]
+    pub fn refusing_plaintext(mut self) -> PostgresBuilder {
+        self.tls = Tls::Required;
         self
     }
 

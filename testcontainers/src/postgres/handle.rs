@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::secured::Secrets;
 use super::start::prepare;
 use super::{Database, PostgresBuilder, SharedPostgres, psql, shared, shared_memory};
 use crate::Error;
@@ -13,8 +14,8 @@ use crate::server::Server;
 pub(crate) const SERVER: &str = "Postgres";
 
 /// The superuser of the server. Its password is no secret: the server listens on 127.0.0.1 and holds what tests wrote.
-pub(super) const USER: &str = "levada";
-pub(super) const PASSWORD: &str = "levada-secret";
+pub(crate) const USER: &str = "levada";
+pub(crate) const PASSWORD: &str = "levada-secret";
 
 /// A Postgres server of one's own, to be hurt at will. It ends, and its folder goes, when the handle is dropped or this
 /// process ends in any way.
@@ -30,6 +31,10 @@ pub struct Postgres {
     log: ShownLog,
     pub(super) folder: DataFolder,
     port: Port,
+    /// How it was started, for a standby to be started likewise.
+    pub(super) builder: PostgresBuilder,
+    /// Its certificates, if it speaks TLS.
+    pub(super) secrets: Option<Secrets>,
 }
 
 impl Postgres {
@@ -76,9 +81,16 @@ impl Postgres {
         shared::shared()?.database()
     }
 
-    pub(super) fn new(server: Box<dyn Server>, log: Log, folder: DataFolder, port: Port) -> Postgres {
+    pub(super) fn new(
+        server: Box<dyn Server>,
+        log: Log,
+        folder: DataFolder,
+        port: Port,
+        builder: PostgresBuilder,
+        secrets: Option<Secrets>,
+    ) -> Postgres {
         let url = format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres", port.number());
-        Postgres { url, server, log: ShownLog(log), folder, port }
+        Postgres { url, server, log: ShownLog(log), folder, port, builder, secrets }
     }
 
     /// Returns the server's address; it stays the same across restarts.
@@ -87,7 +99,8 @@ impl Postgres {
         format!("127.0.0.1:{}", self.port.number())
     }
 
-    /// Returns the URL of the database `postgres` with user and password; it stays the same across restarts.
+    /// Returns the URL of the database `postgres` with user and password; it stays the same across restarts. It says nothing
+    /// about TLS.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -109,6 +122,11 @@ impl Postgres {
     #[must_use]
     pub fn log_path(&self) -> &Path {
         self.log.0.path()
+    }
+
+    /// Returns the end of the log.
+    pub(super) fn log_tail(&self) -> String {
+        self.log.0.tail()
     }
 
     /// Returns the folder with data and log; it goes with the handle.

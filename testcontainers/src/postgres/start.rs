@@ -2,21 +2,21 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::PostgresBuilder;
 use super::handle::{Postgres, SERVER};
 use super::initialise::initialised;
+use super::secured::{CERTIFICATE_USER, Secrets, Tls, write_rules};
 use super::user::server_user;
 use crate::Error;
 use crate::cache::{copy_folder, give};
 use crate::logs::Log;
-use crate::process::{DataFolder, EndWith, Launch, LocalServer, Port, Ready};
+use crate::process::{DataFolder, EndWith, Launch, LocalServer, Port, Ready, User, on_free_ports};
 use crate::programs::postgres_folder;
 use crate::provider::Provider;
 use crate::server::Server;
-
-/// How often another port is tried when somebody took ours between the look and the bind.
-const PORT_ATTEMPTS: usize = 5;
+use crate::tls::Authority;
 
 /// Settings for tests; a builder may replace them.
 pub(super) const FOR_TESTS: &[(&str, &str)] = &[
@@ -26,7 +26,20 @@ pub(super) const FOR_TESTS: &[(&str, &str)] = &[
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
     ("log_line_prefix", "%m [%p] %d "),
+    // A standby that lost its primary looks for it again at once.
+    ("wal_retrieve_retry_interval", "200ms"),
 ];
+
+/// Makes a data folder, which does not exist yet, as that user's.
+pub(super) type MakeData<'a> = &'a dyn Fn(&Path, Option<User>) -> Result<(), Error>;
+
+/// What a server is made from.
+pub(super) struct Origin<'a> {
+    pub(super) builder: &'a PostgresBuilder,
+    /// Who issues the certificates of a server that speaks TLS.
+    pub(super) authority: Option<Arc<Authority>>,
+    pub(super) make_data: MakeData<'a>,
+}
 
 /// Makes sure that an initialised data folder is in the cache.
 pub(crate) fn prepare() -> Result<(), Error> {
@@ -49,27 +62,41 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
 }
 
 fn start_locally(builder: &PostgresBuilder) -> Result<Postgres, Error> {
-    let programs = postgres_folder()?;
-    let template = initialised(&programs)?;
-    let mut attempt = 1;
-    loop {
-        match start_once(builder, &programs, &template) {
-            Err(Error::PortTaken { .. }) if attempt < PORT_ATTEMPTS => attempt += 1,
-            result => return result,
-        }
+    let template = initialised(&postgres_folder()?)?;
+    let authority = match builder.tls {
+        Tls::Off => None,
+        Tls::Offered | Tls::Required => Some(Arc::new(Authority::new()?)),
+    };
+    let make_data = |data: &Path, user: Option<User>| copy_folder(&template, data, user);
+    let postgres = start_from(&Origin { builder, authority, make_data: &make_data })?;
+    if builder.tls != Tls::Off {
+        postgres.psql(&format!("CREATE ROLE {CERTIFICATE_USER} LOGIN SUPERUSER"))?;
     }
+    Ok(postgres)
 }
 
-fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Result<Postgres, Error> {
+/// Starts a local server on data of its own.
+pub(super) fn start_from(origin: &Origin<'_>) -> Result<Postgres, Error> {
+    let programs = postgres_folder()?;
+    on_free_ports(|| start_once(origin, &programs))
+}
+
+fn start_once(origin: &Origin<'_>, programs: &Path) -> Result<Postgres, Error> {
+    let builder = origin.builder;
     let user = server_user()?;
     let folder = DataFolder::create_with_disk("postgres", builder.disk)?;
     let port = Port::reserve()?;
     let data = folder.data();
-    copy_folder(template, &data, user)?;
     give(folder.path(), user)?;
+    (origin.make_data)(&data, user)?;
+    write_rules(&data, builder.tls)?;
+    let secrets = match &origin.authority {
+        Some(authority) => Some(Secrets::write(folder.path(), Arc::clone(authority), user)?),
+        None => None,
+    };
     let lock = data.join("postmaster.pid");
     let mut arguments = vec![OsString::from("-D"), data.into()];
-    for setting in settings(builder, port.number()) {
+    for setting in settings(builder, port.number(), secrets.as_ref()) {
         arguments.extend(["-c".into(), setting.into()]);
     }
     let launch = Launch {
@@ -84,11 +111,11 @@ fn start_once(builder: &PostgresBuilder, programs: &Path, template: &Path) -> Re
     let log = Log::whole(SERVER, launch.log.clone());
     let server = Box::new(LocalServer::new(launch, Ready::Postmaster(lock)));
     server.start()?;
-    Ok(Postgres::new(server, log, folder, port))
+    Ok(Postgres::new(server, log, folder, port, builder.clone(), secrets))
 }
 
 /// Returns the settings as `name=value`, later ones winning.
-fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
+fn settings(builder: &PostgresBuilder, port: u16, secrets: Option<&Secrets>) -> Vec<String> {
     let mut settings: Vec<String> = FOR_TESTS.iter().map(|(name, value)| format!("{name}={value}")).collect();
     settings.extend(builder.settings.iter().map(|(name, value)| format!("{name}={value}")));
     settings.extend([
@@ -100,6 +127,7 @@ fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
         // Our log is its standard error.
         "logging_collector=off".to_owned(),
     ]);
+    settings.extend(secrets.into_iter().flat_map(Secrets::settings));
     settings
 }
 

@@ -1,4 +1,4 @@
-//! Whom the server runs as: Postgres refuses to be root.
+//! Whom the server runs as: Postgres and PgBouncer refuse to be root.
 
 use nix::unistd::{Uid, User as Account};
 
@@ -6,7 +6,7 @@ use crate::Error;
 use crate::process::User;
 
 /// Returns the user to run as, or `None` to stay who we are: as root it is `postgres`, else `nobody`.
-pub(super) fn server_user() -> Result<Option<User>, Error> {
+pub(crate) fn server_user() -> Result<Option<User>, Error> {
     if !Uid::effective().is_root() {
         return Ok(None);
     }

@@ -16,6 +16,20 @@ use crate::names::unique_name;
 const FIRST: u16 = 20_000;
 const END: u16 = 32_000;
 
+/// How often another port is tried when somebody took ours between the look and the bind.
+const ATTEMPTS: usize = 5;
+
+/// Starts something on ports that it reserves, and again on others as long as somebody was faster.
+pub(crate) fn on_free_ports<T>(mut start: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let mut attempt = 1;
+    loop {
+        match start() {
+            Err(Error::PortTaken { .. }) if attempt < ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+    }
+}
+
 /// A port on 127.0.0.1 that no other handle, in this process or another, uses.
 #[derive(Debug)]
 pub(crate) struct Port {
