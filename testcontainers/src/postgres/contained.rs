@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::PostgresBuilder;
 use super::handle::{PASSWORD, Postgres, SERVER, USER};
+use super::secured::Tls;
 use super::start::FOR_TESTS;
 use crate::Error;
 use crate::docker::{ContainerServer, Image, Ready, Spec};
@@ -18,8 +19,8 @@ use crate::server::Server;
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
-    if builder.disk.is_some() {
-        return Err(Error::Refused { what: "a disk of its own needs the provider `process`" });
+    if builder.disk.is_some() || builder.tls != Tls::Off {
+        return Err(Error::Refused { what: "TLS and a disk of its own need the provider `process`" });
     }
     let folder = DataFolder::create("postgres")?;
     let port = Port::reserve()?;
@@ -52,7 +53,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     };
     let server = Box::new(ContainerServer::new(spec));
     server.start()?;
-    Ok(Postgres::new(server, Log::whole(SERVER, log), folder, port))
+    Ok(Postgres::new(server, Log::whole(SERVER, log), folder, port, builder.clone(), None))
 }
 
 /// Returns the settings as `name=value`, later ones winning.

@@ -22,6 +22,7 @@ use crate::error::Doing;
 use crate::names::unique_name;
 use crate::process::User;
 use crate::programs::{pg_basebackup, run_to_end};
+use crate::provider::Provider;
 use crate::wait::wait_for;
 
 /// How long a standby may take from its start until it streams, and until it is what commits wait for. It takes a second.
@@ -103,6 +104,9 @@ impl Postgres {
     }
 
     fn start_copy(&self, name: &str) -> Result<Postgres, Error> {
+        if Provider::chosen()? != Provider::Process {
+            return Err(Error::Refused { what: "a standby needs the provider `process`" });
+        }
         let make_data = |data: &Path, user: Option<User>| copy_primary(&self.address(), name, data, user);
         let authority = self.secrets.as_ref().map(Secrets::authority);
         start_from(&Origin { builder: &self.builder, authority, make_data: &make_data })
