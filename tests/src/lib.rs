@@ -4,3 +4,4 @@
 pub mod bridge;
 pub mod loop_length;
 pub mod topic;
+pub mod weather;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use levada::FAIL_POINTS;
 use levada_testcontainers::crash::{CrashLoop, Life, Report, Verdict, seed};
-use levada_testcontainers::{Kafka, Postgres, wait_until};
+use levada_testcontainers::{Cut, Kafka, Postgres, wait_until};
 use levada_tests::bridge::{BridgeCommand, PATIENCE};
 use levada_tests::loop_length::loop_length;
 use levada_tests::topic::Topic;
+use levada_tests::weather::Weather;
 
 const LEVADA: &str = env!("CARGO_BIN_EXE_levada-under-test");
 
@@ -24,8 +25,8 @@ const KEYS: u64 = 20_000;
 const PARTITIONS: u64 = 4;
 
 /// [PGS-03] [BRG-09] [SRC-11] 200,000 records, paced over the loop, into an upsert table and into an insert-only table
-/// without a key; the bridges of both are killed again and again, and Postgres is stopped immediately once. Network cut
-/// and failover come later.
+/// without a key. The bridges of both are killed again and again, the network between them and both servers is cut, held
+/// and slowed down; Postgres is stopped immediately once, and once it is lost and its standby takes over.
 #[test]
 #[ignore = "takes 90 s or LEVADA_CRASH_SECONDS; ./check runs it"]
 fn killed_bridge_writes_every_record_exactly_once() {
@@ -33,8 +34,10 @@ fn killed_bridge_writes_every_record_exactly_once() {
     // One number replays both loops; each has plans of its own.
     let seed = seed().expect("a seed");
 
-    let kafka = Kafka::shared().expect("Kafka");
+    let kafka = Kafka::builder().behind_cut().start().expect("Kafka");
     let postgres = Postgres::start().expect("Postgres");
+    let standby = postgres.synchronous_standby().expect("a standby");
+    let line = Cut::to(postgres.url()).expect("a proxy");
     let topic = Topic::create(kafka.bootstrap(), PARTITIONS as i32);
     postgres.psql("CREATE TABLE latest (id bigint PRIMARY KEY, n bigint NOT NULL)").expect("a table");
     postgres.psql("CREATE TABLE log (n bigint NOT NULL, id bigint)").expect("a table");
@@ -43,9 +46,9 @@ fn killed_bridge_writes_every_record_exactly_once() {
             "name: {name}\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json}}\n\
              sink:\n  postgres:\n    url: '{}'\n    table: {name}\n{sink}\n\
              parallelism: 2\ncommit: {{rows: 500, age: 50ms}}\n",
-            kafka.bootstrap(),
+            kafka.bootstrap_behind_cut().expect("a proxy"),
             topic.name,
-            postgres.url(),
+            line.url(postgres.url()),
         )
     };
     let upsert = pipeline(
@@ -54,8 +57,20 @@ fn killed_bridge_writes_every_record_exactly_once() {
     );
     let insert = pipeline("log", "    mode: insert");
 
+    let begun = Instant::now();
     let reports = thread::scope(|scope| {
         scope.spawn(|| produce(&topic, length));
+        scope.spawn(|| {
+            let weather = Weather::over(kafka.broker(1).cut().expect("a proxy"), seed, begun + length);
+            println!("on the line to Kafka {weather}");
+        });
+        scope.spawn(|| {
+            let weather = Weather::over(&line, seed.wrapping_add(1), begun + length.mul_f64(0.7));
+            println!("on the line to Postgres {weather}");
+            fail_over(&postgres, &standby, &line);
+            let weather = Weather::over(&line, seed.wrapping_add(2), begun + length);
+            println!("on the line to the standby that took over {weather}");
+        });
         let upserting = scope.spawn(|| {
             let crash_loop = killing("upsert", seed, length)
                 .in_the_middle(WHEN_POSTGRES_WAS_AWAY, |life| stop_postgres(&postgres, life));
@@ -73,7 +88,7 @@ fn killed_bridge_writes_every_record_exactly_once() {
     for pipeline in [&upsert, &insert] {
         BridgeCommand::new(LEVADA, pipeline).until_now().run().expect_code(0);
     }
-    let rows = |sql: &str| postgres.psql(sql).expect("SQL");
+    let rows = |sql: &str| standby.psql(sql).expect("SQL");
     assert_eq!(rows("SELECT count(*), count(DISTINCT n), min(n), max(n) FROM log").trim(), everything_once());
     let found: HashMap<u64, u64> = rows("SELECT id, n FROM latest")
         .lines()
@@ -152,6 +167,14 @@ fn run(crash_loop: CrashLoop<'_>, pipeline: &str) -> Report {
         Ok(report) => report,
         Err(error) => panic!("{}", error.chain()),
     }
+}
+
+/// Kills the server and lets its standby take over, at the same address for those who come through the proxy.
+fn fail_over(postgres: &Postgres, standby: &Postgres, line: &Cut) {
+    postgres.kill();
+    standby.promote().expect("the standby takes over");
+    line.connect_to(standby.url()).expect("the proxy is redirected");
+    println!("failover");
 }
 
 /// Stops Postgres immediately while a bridge writes, and starts it again a while after the bridge has died of it.
