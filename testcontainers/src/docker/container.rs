@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::errors::Error as Refusal;
@@ -24,6 +25,13 @@ use crate::logs::Log;
 use crate::names::unique_name;
 use crate::process::{ended_early, forget_container, register_container};
 use crate::wait::wait_for;
+
+/// How long after the end of its output the engine may still call a container running.
+const JUST_ENDED: Duration = Duration::from_secs(10);
+
+/// As for `/tmp`: who the server runs as is the image's affair. Older engines give a folder that the image has the
+/// permissions that it has there.
+const EVERYBODY_MAY_WRITE: i64 = 0o1777;
 
 /// A container that we started. It is removed with its volumes when this is dropped, or by the reaper.
 ///
@@ -116,8 +124,11 @@ impl Container {
         Ok(())
     }
 
+    /// Returns why the log of a server that is not ready has come to an end.
     fn why_ended(&self, log: &Log) -> Result<(), Error> {
-        let code = self.wait_ended()?;
+        let Some(code) = self.ended_within(JUST_ENDED)? else {
+            return Err(self.failed("follow the log of", "it goes on without telling its output".into()));
+        };
         // A status in the form of wait(2): a container's exit code says 128 and the number for a signal.
         let status = ExitStatus::from_raw(code << 8);
         Err(ended_early(self.spec.server, status, log))
@@ -173,7 +184,7 @@ fn request(spec: &Spec, name: &str) -> ContainerRequest<GenericImage> {
         request = request.with_mount(Mount::bind_mount(bind.from.display().to_string(), &bind.to));
     }
     for folder in &spec.tmpfs {
-        request = request.with_mount(Mount::tmpfs_mount(folder));
+        request = request.with_mount(Mount::tmpfs_mount(folder).with_mode(EVERYBODY_MAY_WRITE));
     }
     match &spec.user {
         Some(user) => request.with_user(user),

@@ -9,13 +9,15 @@ use testcontainers::bollard::query_parameters::{KillContainerOptionsBuilder, Sta
 use super::Container;
 use crate::Error;
 
+/// How long the engine may take to end a container by force. It is a matter of milliseconds on an idle machine.
+const FORCE: Duration = Duration::from_secs(30);
+
 impl Container {
     /// Kills every process of the container as `kill -9` does and returns when they are gone; does nothing when it is not
     /// running.
     pub(crate) fn kill(&self) -> Result<(), Error> {
         let mut life = self.life();
-        self.signal(Signal::SIGKILL)?;
-        self.wait_ended()?;
+        self.end_by_force()?;
         Container::settle(&mut life)
     }
 
@@ -30,16 +32,12 @@ impl Container {
         // A paused server could not hear the request.
         self.resume_if_paused()?;
         self.signal(signal)?;
-        let ended = self.wait_ended_within(deadline)?;
+        let ended = self.ended_within(deadline)?.is_some();
         if !ended {
-            self.signal(Signal::SIGKILL)?;
-            self.wait_ended()?;
+            self.end_by_force()?;
         }
         Container::settle(&mut life)?;
-        if ended {
-            return Ok(());
-        }
-        Err(Error::TimedOut { what: format!("the end of {}", self.spec.server), after: deadline })
+        if ended { Ok(()) } else { Err(self.still_runs(deadline)) }
     }
 
     /// Starts the container again on the same data and ports, and returns when its server is ready.
@@ -80,6 +78,18 @@ impl Container {
         let _life = self.life();
         self.must_run()?;
         self.resume_if_paused()
+    }
+
+    fn end_by_force(&self) -> Result<(), Error> {
+        self.signal(Signal::SIGKILL)?;
+        match self.ended_within(FORCE)? {
+            Some(_) => Ok(()),
+            None => Err(self.still_runs(FORCE)),
+        }
+    }
+
+    fn still_runs(&self, after: Duration) -> Error {
+        Error::TimedOut { what: format!("the end of {}", self.spec.server), after }
     }
 
     fn must_run(&self) -> Result<(), Error> {

@@ -50,19 +50,12 @@ impl Container {
         Ok(found.state.unwrap_or_default())
     }
 
-    /// Waits until the container is not running and returns its exit code.
-    pub(super) fn wait_ended(&self) -> Result<i32, Error> {
-        let code = self.ask("wait for", exit_code(self.client.clone(), self.name.clone()))?;
-        // An exit code has eight bits.
-        Ok(i32::try_from(code).unwrap_or(i32::from(u8::MAX)))
-    }
-
-    /// Tells whether the container is not running before the deadline.
-    pub(super) fn wait_ended_within(&self, deadline: Duration) -> Result<bool, Error> {
+    /// Waits until the container is not running and returns its exit code; `None` at the deadline.
+    pub(super) fn ended_within(&self, deadline: Duration) -> Result<Option<i32>, Error> {
         let waiting = exit_code(self.client.clone(), self.name.clone());
-        self.ask("wait for", async move {
-            timeout(deadline, waiting).await.map_or(Ok(false), |code| code.map(|_| true))
-        })
+        let code = self.ask("wait for", async move { timeout(deadline, waiting).await.ok().transpose() })?;
+        // An exit code has eight bits.
+        Ok(code.map(|code| i32::try_from(code).unwrap_or(i32::from(u8::MAX))))
     }
 
     /// Waits for the engine's answer; `action` is what was asked for, as a verb before "the container".
