@@ -47,7 +47,7 @@ impl Topic {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let admin: AdminClient<DefaultClientContext> =
             ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client");
-        let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(-1));
         let created =
             runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
         created.into_iter().for_each(|outcome| drop(outcome.expect("the topic is created")));
