@@ -33,7 +33,8 @@ impl PostgresBuilder {
     }
 
     /// Gives the data a disk of its own of so many bytes, which can be filled ([`Postgres::fill_disk`]). It is a `tmpfs`, so
-    /// only root may. A new server takes about 60 MB, of which 16 MB are the first segment of its log.
+    /// only root may. A new server takes 40 MB, of which 16 MB are the first segment of its log, and the next segment 16 MB
+    /// more: 64 MB are enough to fill, to free and to go on.
     #[must_use]
     pub fn disk(mut self, bytes: u64) -> PostgresBuilder {
         self.disk = Some(bytes);
