@@ -8,6 +8,9 @@ use crate::Error;
 use crate::error::Doing;
 use crate::logs::last_lines;
 
+/// Where Debian's packages put the programs of each major version.
+const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql";
+
 /// Finds Java: `$JAVA_HOME/bin/java`, else `java` in the path.
 pub(crate) fn java() -> Result<PathBuf, Error> {
     let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
@@ -31,7 +34,19 @@ pub(crate) fn docker() -> Result<(), Error> {
 /// Finds the folder with `initdb`, `postgres` and `psql`: the path, else what `pg_config` says, else the newest version
 /// where Debian puts them.
 pub(crate) fn postgres_folder() -> Result<PathBuf, Error> {
-    find_postgres(std::env::var_os("PATH"), Path::new("/usr/lib/postgresql"))
+    find_postgres(std::env::var_os("PATH"), Path::new(DEBIAN_POSTGRES))
+}
+
+/// Finds the same of one major version, where Debian puts it.
+pub(crate) fn postgres_folder_of(version: &str) -> Result<PathBuf, Error> {
+    let folder = Path::new(DEBIAN_POSTGRES).join(version).join("bin");
+    if folder.join("postgres").is_file() {
+        return Ok(folder);
+    }
+    Err(Error::Missing {
+        program: "PostgreSQL of the version that was asked for",
+        install: "apt-get install --yes postgresql-VERSION",
+    })
 }
 
 fn find_postgres(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error> {

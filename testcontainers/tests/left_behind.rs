@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use levada_testcontainers::{Error, Kafka, Postgres, wait_until};
+use levada_testcontainers::{Error, Kafka, PgBouncer, Postgres, wait_until};
 use observe::{
     address_of, child_test, children_of, descendants_of, is_alive, listens, segment_exists, segment_of,
 };
@@ -16,20 +16,23 @@ use observe::{
 /// The reaper gives Postgres five seconds to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Not a test: the process that the tests below end in various ways. It starts both servers and a stranger, tells their
+/// Not a test: the process that the tests below end in various ways. It starts servers and a stranger, tells their
 /// whereabouts, and does what its standard input says.
 #[test]
 #[ignore = "run as a child process by the other tests"]
 fn holds_servers() {
     let kafka = Kafka::start().unwrap();
     let postgres = Postgres::start().unwrap();
+    let pooler = PgBouncer::start(&postgres).unwrap();
     #[expect(clippy::zombie_processes, reason = "whoever started this process ends the stranger")]
     let stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let mut output = std::io::stdout().lock();
     writeln!(output, "\nheld folder {}", kafka.broker(1).folder().display()).unwrap();
     writeln!(output, "held folder {}", postgres.folder().display()).unwrap();
+    writeln!(output, "held folder {}", pooler.folder().display()).unwrap();
     writeln!(output, "held address {}", kafka.bootstrap()).unwrap();
     writeln!(output, "held address {}", address_of(postgres.url())).unwrap();
+    writeln!(output, "held address {}", pooler.address()).unwrap();
     writeln!(output, "held segment {}", segment_of(postgres.folder())).unwrap();
     writeln!(output, "held stranger {}", stranger.id()).unwrap();
     writeln!(output, "held all").unwrap();
@@ -42,6 +45,7 @@ fn holds_servers() {
         "pause" => {
             kafka.pause().unwrap();
             postgres.pause().unwrap();
+            pooler.pause().unwrap();
         }
         "kill postmaster" => {
             Command::new("kill").args(["-9", &postgres.pid().unwrap().to_string()]).status().unwrap();
@@ -88,7 +92,7 @@ impl Held {
         let held = Held { child, output, folders, addresses, segment, stranger, ours };
         // Without these, every test below would pass in vain. Java, the postmaster and its children, the reaper.
         assert!(held.ours.len() >= 6, "{:?}", held.ours);
-        assert_eq!((held.folders.len(), held.addresses.len()), (2, 2));
+        assert_eq!((held.folders.len(), held.addresses.len()), (3, 3));
         assert!(held.folders.iter().all(|folder| folder.is_dir()));
         assert!(held.addresses.iter().all(|address| listens(address)));
         assert!(segment_exists(&held.segment));

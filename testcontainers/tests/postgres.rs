@@ -29,6 +29,31 @@ fn settings_of_the_builder_replace_ours() -> Result<(), Error> {
     Ok(())
 }
 
+/// [TST-01] In the first database and in those made later.
+#[test]
+fn extensions_are_there() -> Result<(), Error> {
+    let postgres = Postgres::builder().extension("pgcrypto").start()?;
+    let digest = "SELECT encode(digest('a', 'md5'), 'hex')";
+    assert_eq!(postgres.psql(digest)?, "0cc175b9c0f1b6a831c399e269772661");
+    postgres.psql("CREATE DATABASE later")?;
+    let later = postgres.url().replace("/postgres", "/later");
+    let output = std::process::Command::new("psql").args(["-Atqc", digest, &later]).output().unwrap();
+    assert_eq!(observe::printed(&output).trim(), "0cc175b9c0f1b6a831c399e269772661");
+    let missing = Postgres::builder().extension("no such").start().unwrap_err();
+    assert!(missing.to_string().contains("no such"), "{missing}");
+    Ok(())
+}
+
+/// [TST-01]
+#[test]
+fn a_version_is_found_or_named() -> Result<(), Error> {
+    let major = Postgres::start()?.psql("SHOW server_version_num")?[..2].to_owned();
+    let postgres = Postgres::builder().version(&major).start()?;
+    assert!(postgres.psql("SHOW server_version")?.starts_with(&major));
+    assert!(Postgres::builder().version("8").start().unwrap_err().is_missing_program());
+    Ok(())
+}
+
 /// [TST-01]
 #[tokio::test]
 async fn a_wrong_password_is_refused() {
@@ -111,6 +136,25 @@ async fn a_paused_server_answers_nothing_until_it_goes_on() {
     postgres.resume().unwrap();
     let row = timeout(Duration::from_secs(10), answer).await.unwrap().unwrap();
     assert_eq!(row.get::<_, i32>(0), 7);
+}
+
+/// [TST-04] That a kill bites: what was acknowledged before it was written is gone, unless the server writes first.
+#[tokio::test]
+async fn an_acknowledged_row_is_lost_with_the_server_that_had_not_written_it() {
+    for (synchronous_commit, expected) in [("off", 0), ("on", 1)] {
+        // The writer of the log would come by too often.
+        let postgres = Postgres::builder().setting("synchronous_commit", synchronous_commit);
+        let postgres = postgres.setting("wal_writer_delay", "10s").start().unwrap();
+        postgres.psql("CREATE TABLE rows (id int)").unwrap();
+        postgres.psql("CHECKPOINT").unwrap();
+        let client = connect(postgres.url()).await.unwrap();
+        client.batch_execute("INSERT INTO rows VALUES (1)").await.unwrap();
+        postgres.kill();
+        postgres.restart().unwrap();
+        let client = connect(postgres.url()).await.unwrap();
+        let count: i64 = client.query_one("SELECT count(*) FROM rows", &[]).await.unwrap().get(0);
+        assert_eq!(count, expected, "synchronous_commit = {synchronous_commit}");
+    }
 }
 
 /// [TST-04]

@@ -4,11 +4,18 @@ mod observe;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use levada_testcontainers::{Error, Postgres};
 use observe::printed;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
+
+/// The server of the tests that do not hurt it. Never dropped: it is ended after the last test.
+fn secured() -> &'static Postgres {
+    static SECURED: OnceLock<Postgres> = OnceLock::new();
+    SECURED.get_or_init(|| Postgres::builder().secured().start().unwrap())
+}
 
 /// How the connection of a query is encrypted and who is on its other end.
 const HOW: &str = "SELECT ssl, current_user FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
@@ -50,7 +57,7 @@ fn url(server: &Postgres, user: &str, authority: &Path, certificate: Option<(&Pa
 /// [TST-01]
 #[test]
 fn a_password_over_verified_tls_is_let_in() -> Result<(), Error> {
-    let postgres = Postgres::builder().secured().start()?;
+    let postgres = secured();
     assert_eq!(psql(&postgres.tls_url()?, HOW).unwrap(), "t|levada");
     let wrong = postgres.tls_url()?.replace("levada-secret", "wrong");
     let refusal = psql(&wrong, HOW).unwrap_err();
@@ -61,9 +68,9 @@ fn a_password_over_verified_tls_is_let_in() -> Result<(), Error> {
 /// [TST-01]
 #[test]
 fn a_client_that_trusts_another_authority_does_not_connect() -> Result<(), Error> {
-    let (postgres, other) = (Postgres::builder().secured().start()?, Postgres::builder().secured().start()?);
+    let (postgres, other) = (secured(), Postgres::builder().secured().start()?);
     let stranger = &other.client_files()?.authority;
-    let refusal = psql(&url(&postgres, "levada:levada-secret", stranger, None), HOW).unwrap_err();
+    let refusal = psql(&url(postgres, "levada:levada-secret", stranger, None), HOW).unwrap_err();
     assert!(refusal.contains("certificate verify failed"), "{refusal}");
     Ok(())
 }
@@ -71,7 +78,7 @@ fn a_client_that_trusts_another_authority_does_not_connect() -> Result<(), Error
 /// [TST-01]
 #[test]
 fn a_client_certificate_is_let_in_without_a_password() -> Result<(), Error> {
-    let postgres = Postgres::builder().secured().start()?;
+    let postgres = secured();
     assert_eq!(psql(&postgres.certificate_url()?, HOW).unwrap(), "t|levada_certificate");
     Ok(())
 }
@@ -79,9 +86,9 @@ fn a_client_certificate_is_let_in_without_a_password() -> Result<(), Error> {
 /// [TST-01]
 #[test]
 fn whoever_must_show_a_certificate_is_refused_without_it() -> Result<(), Error> {
-    let postgres = Postgres::builder().secured().start()?;
+    let postgres = secured();
     let authority = &postgres.client_files()?.authority;
-    let refusal = psql(&url(&postgres, "levada_certificate", authority, None), HOW).unwrap_err();
+    let refusal = psql(&url(postgres, "levada_certificate", authority, None), HOW).unwrap_err();
     assert!(refusal.contains("connection requires a valid client certificate"), "{refusal}");
     let in_the_clear =
         format!("postgres://levada_certificate@{}/postgres?sslmode=disable", postgres.address());
@@ -93,15 +100,15 @@ fn whoever_must_show_a_certificate_is_refused_without_it() -> Result<(), Error> 
 /// [TST-01]
 #[test]
 fn a_certificate_for_somebody_else_is_refused() -> Result<(), Error> {
-    let postgres = Postgres::builder().secured().start()?;
+    let postgres = secured();
     let somebody = postgres.issue_client_files("somebody")?;
     let shown = Some((somebody.certificate.as_path(), somebody.key.as_path()));
-    let refusal = psql(&url(&postgres, "levada_certificate", &somebody.authority, shown), HOW).unwrap_err();
+    let refusal = psql(&url(postgres, "levada_certificate", &somebody.authority, shown), HOW).unwrap_err();
     assert!(refusal.contains("certificate authentication failed"), "{refusal}");
     // The common name is all that is wrong with it: one issued in the same way for the right name is let in.
     let right = postgres.issue_client_files("levada_certificate")?;
     let shown = Some((right.certificate.as_path(), right.key.as_path()));
-    let answer = psql(&url(&postgres, "levada_certificate", &right.authority, shown), HOW);
+    let answer = psql(&url(postgres, "levada_certificate", &right.authority, shown), HOW);
     assert_eq!(answer.unwrap(), "t|levada_certificate");
     Ok(())
 }
@@ -109,11 +116,11 @@ fn a_certificate_for_somebody_else_is_refused() -> Result<(), Error> {
 /// [TST-01]
 #[test]
 fn a_certificate_of_another_authority_is_refused() -> Result<(), Error> {
-    let (postgres, other) = (Postgres::builder().secured().start()?, Postgres::builder().secured().start()?);
+    let (postgres, other) = (secured(), Postgres::builder().secured().start()?);
     let forged = other.client_files()?;
     let shown = Some((forged.certificate.as_path(), forged.key.as_path()));
     let authority = &postgres.client_files()?.authority;
-    let refusal = psql(&url(&postgres, "levada_certificate", authority, shown), HOW).unwrap_err();
+    let refusal = psql(&url(postgres, "levada_certificate", authority, shown), HOW).unwrap_err();
     assert!(refusal.contains("unknown ca"), "{refusal}");
     assert!(postgres.logs().contains("could not accept SSL connection"), "{}", postgres.logs());
     Ok(())
@@ -122,7 +129,7 @@ fn a_certificate_of_another_authority_is_refused() -> Result<(), Error> {
 /// [TST-01]
 #[tokio::test]
 async fn plaintext_is_refused_only_where_it_was_asked_for() {
-    let offering = Postgres::builder().secured().start().unwrap();
+    let offering = secured();
     drop(tokio_postgres::connect(offering.url(), NoTls).await.unwrap());
     let requiring = Postgres::builder().refusing_plaintext().start().unwrap();
     let refusal = tokio_postgres::connect(requiring.url(), NoTls).await.err().unwrap();
@@ -136,7 +143,7 @@ async fn plaintext_is_refused_only_where_it_was_asked_for() {
 /// [TST-01]
 #[test]
 fn a_server_that_was_not_secured_speaks_no_tls() -> Result<(), Error> {
-    let (plain, secured) = (Postgres::start()?, Postgres::builder().secured().start()?);
+    let (plain, secured) = (Postgres::start()?, secured());
     assert!(matches!(plain.tls_url(), Err(Error::Refused { .. })));
     assert!(matches!(plain.certificate_url(), Err(Error::Refused { .. })));
     let authority = &secured.client_files()?.authority;

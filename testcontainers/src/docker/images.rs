@@ -19,9 +19,9 @@ impl Image {
         Image::chosen("LEVADA_KAFKA_IMAGE", &format!("apache/kafka:{version}"))
     }
 
-    /// Returns the stock image of Postgres, or the one in `LEVADA_POSTGRES_IMAGE`.
-    pub(crate) fn postgres() -> Result<Image, Error> {
-        Image::chosen("LEVADA_POSTGRES_IMAGE", "postgres:17")
+    /// Returns the stock image of a major version of Postgres, or the image in `LEVADA_POSTGRES_IMAGE`.
+    pub(crate) fn postgres(version: Option<&str>) -> Result<Image, Error> {
+        Image::chosen("LEVADA_POSTGRES_IMAGE", &format!("postgres:{}", version.unwrap_or("17")))
     }
 
     fn chosen(variable: &'static str, stock: &str) -> Result<Image, Error> {

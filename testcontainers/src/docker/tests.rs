@@ -69,7 +69,7 @@ fn postgres() -> Server {
             .into(),
         tmpfs: vec!["/var/run/postgresql".to_owned()],
         ready: Ready::Answers(Arc::new(move || query(number, "SELECT 1").is_ok())),
-        ..spec("Postgres", Image::postgres().unwrap(), &folder)
+        ..spec("Postgres", Image::postgres(None).unwrap(), &folder)
     };
     let container = Container::start(spec).unwrap();
     Server { container, port: number, _folder: folder, _ports: vec![port] }
@@ -267,7 +267,7 @@ fn a_container_that_hears_nothing_is_killed_at_the_deadline() {
 #[ignore = "needs a container engine; .ci/engine run runs it"]
 fn a_server_that_ends_early_says_why() {
     let folder = DataFolder::create("postgres").unwrap();
-    let mut spec = spec("Postgres", Image::postgres().unwrap(), &folder);
+    let mut spec = spec("Postgres", Image::postgres(None).unwrap(), &folder);
     spec.env.push(("POSTGRES_PASSWORD".to_owned(), "x".to_owned()));
     spec.command = vec!["-c".to_owned(), "max_connections=many".to_owned()];
     spec.ready = Ready::Logs("is ready for nothing");

@@ -147,6 +147,9 @@ impl Broker {
 
     /// Fills the disk of a broker that was started with [`KafkaBuilder::disk`](super::KafkaBuilder::disk).
     ///
+    /// At its next write the broker ends by itself; [`free_disk`](Broker::free_disk) and [`restart`](Broker::restart) bring it
+    /// back.
+    ///
     /// # Errors
     ///
     /// [`Error::Refused`] when it has no disk of its own.

@@ -168,6 +168,16 @@ impl Kafka {
         self.brokers.iter().map(Broker::logs).collect()
     }
 
+    /// Creates a topic with the default settings of the brokers. It takes about a second, the start of a JVM: a test with
+    /// many topics creates them with its own client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] with the tool's words, for instance when there is such a topic.
+    pub fn create_topic(&self, topic: &str, partitions: u32) -> Result<(), Error> {
+        tool::create_topic(&self.bootstrap, topic, partitions)
+    }
+
     /// Returns a command that runs a class of Kafka's jars, such as `org.apache.kafka.tools.consumer.ConsoleConsumer`, with
     /// these arguments. The start of its JVM takes about a second. Add `--bootstrap-server` yourself where it is due.
     ///

@@ -33,6 +33,16 @@ impl SharedKafka {
         self.log.as_ref().map(|log| log.0.read()).unwrap_or_default()
     }
 
+    /// Creates a topic with the default settings of the brokers. It takes about a second, the start of a JVM: a test with
+    /// many topics creates them with its own client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] with the tool's words, for instance when there is such a topic.
+    pub fn create_topic(&self, topic: &str, partitions: u32) -> Result<(), Error> {
+        tool::create_topic(&self.bootstrap, topic, partitions)
+    }
+
     /// Returns a command that runs a class of Kafka's jars; see [`Kafka::tool`].
     ///
     /// # Errors

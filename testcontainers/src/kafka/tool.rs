@@ -5,7 +5,7 @@ use std::process::Command;
 use super::jvm;
 use crate::Error;
 use crate::cache::{DEFAULT_VERSION, existing_class_archive, jars};
-use crate::programs::java;
+use crate::programs::{java, run_to_end};
 
 pub(crate) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command, Error> {
     let jars = jars(DEFAULT_VERSION)?;
@@ -22,4 +22,13 @@ pub(crate) fn tool<'a>(class: &str, arguments: impl IntoIterator<Item = &'a str>
         .arg(jars.class_path()?);
     command.arg(class).args(arguments);
     Ok(command)
+}
+
+/// Creates a topic with Kafka's own tool.
+pub(super) fn create_topic(bootstrap: &str, topic: &str, partitions: u32) -> Result<(), Error> {
+    let partitions = partitions.to_string();
+    let arguments =
+        ["--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", &partitions];
+    let mut create = tool("org.apache.kafka.tools.TopicCommand", arguments)?;
+    run_to_end("TopicCommand --create", &mut create).map(|_| ())
 }

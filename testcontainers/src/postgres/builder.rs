@@ -12,6 +12,10 @@ use crate::Error;
 pub struct PostgresBuilder {
     /// Server settings that replace ours.
     pub(super) settings: BTreeMap<String, String>,
+    /// The major version, if not the newest that is installed.
+    pub(super) version: Option<String>,
+    /// Extensions to create.
+    pub(super) extensions: Vec<String>,
     /// The size of the data's own disk, in bytes.
     pub(super) disk: Option<u64>,
     /// Whether TLS is spoken.
@@ -20,7 +24,13 @@ pub struct PostgresBuilder {
 
 impl PostgresBuilder {
     pub(super) fn new() -> PostgresBuilder {
-        PostgresBuilder { settings: BTreeMap::new(), disk: None, tls: Tls::Off }
+        PostgresBuilder {
+            settings: BTreeMap::new(),
+            version: None,
+            extensions: Vec::new(),
+            disk: None,
+            tls: Tls::Off,
+        }
     }
 
     /// Sets a server setting (a line of `postgresql.conf`); replaces the default of Postgres or of this crate.
@@ -32,8 +42,25 @@ impl PostgresBuilder {
         self
     }
 
+    /// Sets the major version, such as `"15"`: of the packages that are installed side by side, or the tag of the image.
+    /// Unless set, it is the server in the path, else the newest that is installed; the image's tag is 17 then.
+    #[must_use]
+    pub fn version(mut self, major: impl Into<String>) -> PostgresBuilder {
+        self.version = Some(major.into());
+        self
+    }
+
+    /// Creates an extension in the first database and in the template of those to come, such as `"postgis"`. Its files
+    /// must be installed beside the server.
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>) -> PostgresBuilder {
+        self.extensions.push(name.into());
+        self
+    }
+
     /// Gives the data a disk of its own of so many bytes, which can be filled ([`Postgres::fill_disk`]). It is a `tmpfs`, so
-    /// only root may. A new server takes about 60 MB, of which 16 MB are the first segment of its log.
+    /// only root may. A new server takes 40 MB, of which 16 MB are the first segment of its log, and the next segment 16 MB
+    /// more: 64 MB are enough to fill, to free and to go on.
     #[must_use]
     pub fn disk(mut self, bytes: u64) -> PostgresBuilder {
         self.disk = Some(bytes);

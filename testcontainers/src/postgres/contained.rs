@@ -38,7 +38,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     let log = folder.path().join("server.log");
     let spec = Spec {
         server: SERVER,
-        image: Image::postgres()?,
+        image: Image::postgres(builder.version.as_deref())?,
         prefix: "levada-postgres",
         env: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         command,

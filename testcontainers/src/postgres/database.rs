@@ -59,7 +59,7 @@ impl Drop for Database {
 }
 
 /// Replaces the database in a URL, keeping its parameters.
-fn with_database(url: &str, database: &str) -> String {
+pub(super) fn with_database(url: &str, database: &str) -> String {
     let (address, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = address.find("://").map_or(0, |scheme| scheme + 3);
     let end = address[authority..].find('/').map_or(address.len(), |slash| authority + slash);

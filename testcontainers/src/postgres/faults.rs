@@ -68,6 +68,9 @@ impl Postgres {
 
     /// Fills the disk of a server that was started with [`PostgresBuilder::disk`](super::PostgresBuilder::disk).
     ///
+    /// A statement that needs room fails then with SQLSTATE 53100, and the server stays up; when its write-ahead log finds no
+    /// room, the server goes down. [`free_disk`](Postgres::free_disk) and [`restart`](Postgres::restart) bring it back.
+    ///
     /// # Errors
     ///
     /// [`Error::Refused`] when it has no disk of its own.

@@ -1,19 +1,20 @@
 //! Starting a server: from the cache to the first connection.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::PostgresBuilder;
+use super::database::with_database;
 use super::handle::{Postgres, SERVER};
 use super::initialise::initialised;
 use super::secured::{CERTIFICATE_USER, Secrets, Tls, write_rules};
 use super::user::server_user;
+use super::{PostgresBuilder, psql};
 use crate::Error;
 use crate::cache::{copy_folder, give};
 use crate::logs::Log;
 use crate::process::{DataFolder, EndWith, Launch, LocalServer, Port, Ready, User, on_free_ports};
-use crate::programs::postgres_folder;
+use crate::programs::{postgres_folder, postgres_folder_of};
 use crate::provider::Provider;
 use crate::server::Server;
 use crate::tls::Authority;
@@ -47,6 +48,17 @@ pub(crate) fn prepare() -> Result<(), Error> {
 }
 
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
+    let postgres = start_by_provider(builder)?;
+    for extension in &builder.extensions {
+        // As SQL identifiers are quoted: a quotation mark within is doubled.
+        let create = format!("CREATE EXTENSION IF NOT EXISTS \"{}\"", extension.replace('"', "\"\""));
+        postgres.psql(&create)?;
+        psql::psql(&with_database(postgres.url(), "template1"), &create)?;
+    }
+    Ok(postgres)
+}
+
+fn start_by_provider(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     match Provider::chosen()? {
         Provider::Process => start_locally(builder),
         #[cfg(feature = "docker")]
@@ -62,7 +74,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
 }
 
 fn start_locally(builder: &PostgresBuilder) -> Result<Postgres, Error> {
-    let template = initialised(&postgres_folder()?)?;
+    let template = initialised(&programs_of(builder)?)?;
     let authority = match builder.tls {
         Tls::Off => None,
         Tls::Offered | Tls::Required => Some(Arc::new(Authority::new()?)),
@@ -75,9 +87,17 @@ fn start_locally(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     Ok(postgres)
 }
 
+/// Finds the server of the version that was asked for.
+fn programs_of(builder: &PostgresBuilder) -> Result<PathBuf, Error> {
+    match &builder.version {
+        Some(version) => postgres_folder_of(version),
+        None => postgres_folder(),
+    }
+}
+
 /// Starts a local server on data of its own.
 pub(super) fn start_from(origin: &Origin<'_>) -> Result<Postgres, Error> {
-    let programs = postgres_folder()?;
+    let programs = programs_of(origin.builder)?;
     on_free_ports(|| start_once(origin, &programs))
 }
 
