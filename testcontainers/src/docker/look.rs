@@ -16,7 +16,6 @@ use tokio::time::timeout;
 use super::Container;
 use super::engine::wait_on;
 use crate::Error;
-use crate::logs::Log;
 
 impl Container {
     /// Tells whether the container runs; a paused one does.
@@ -28,11 +27,6 @@ impl Container {
     pub(crate) fn pid(&self) -> Option<i32> {
         let pid = self.state().ok()?.pid?;
         i32::try_from(pid).ok().filter(|pid| *pid != 0)
-    }
-
-    /// Returns everything that the container has written, over all its runs.
-    pub(crate) fn logs(&self) -> String {
-        Log::whole(self.spec.server, self.spec.log.clone()).read()
     }
 
     /// Runs a command in the container, as the container's user, and returns its output and how it ended.

@@ -21,11 +21,8 @@ pub(crate) struct Spec {
     /// What the image's entry point gets; empty for the image's own.
     pub(crate) command: Vec<String>,
     pub(crate) files: Vec<File>,
-    pub(crate) binds: Vec<Bind>,
     /// Folders in memory. They do not outlive the container's process: nothing that a restart needs belongs there.
     pub(crate) tmpfs: Vec<String>,
-    /// The user to run as, when it is not the image's.
-    pub(crate) user: Option<String>,
     /// The file that its output is appended to.
     pub(crate) log: PathBuf,
     pub(crate) ready: Ready,
@@ -39,13 +36,6 @@ pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) contents: Vec<u8>,
     pub(crate) mode: u32,
-}
-
-/// A file or folder of the machine that the container sees, with its owner and permissions.
-#[derive(Clone, Debug)]
-pub(crate) struct Bind {
-    pub(crate) from: PathBuf,
-    pub(crate) to: String,
 }
 
 /// How a server shows that it serves clients.

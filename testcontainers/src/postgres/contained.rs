@@ -43,10 +43,8 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
         env: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         command,
         files: Vec::new(),
-        binds: Vec::new(),
         // Containers share the machine's network, not its file system: each has its local socket for itself.
         tmpfs: vec!["/var/run/postgresql".to_owned()],
-        user: None,
         log: log.clone(),
         ready: Ready::Answers(Arc::new(move || asks_for_a_password(number))),
         patience: START_DEADLINE,

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     #[ignore = "needs a container engine; .ci/engine run runs it"]
     fn a_container_that_comes_after_the_end_is_removed() {
-        let image = crate::docker::Image::postgres().unwrap().reference;
+        let image = crate::docker::Image::postgres(None).unwrap().reference;
         let engine =
             std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
         let docker = |arguments: &[&str]| {
