@@ -85,9 +85,14 @@ fn postgres_client(name: &str) -> Option<PathBuf> {
 
 /// Finds PgBouncer: in the path, else where Debian puts programs for root, which is in nobody else's path.
 pub(crate) fn pgbouncer() -> Result<PathBuf, Error> {
-    let beside_services = PathBuf::from("/usr/sbin/pgbouncer");
-    in_path("pgbouncer")
-        .or_else(|| beside_services.is_file().then_some(beside_services))
+    find_pgbouncer(std::env::var_os("PATH"), Path::new("/usr/sbin"))
+}
+
+fn find_pgbouncer(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error> {
+    let folders = path.iter().flat_map(std::env::split_paths).chain([debian.to_path_buf()]);
+    folders
+        .map(|folder| folder.join("pgbouncer"))
+        .find(|file| file.is_file())
         .ok_or(Error::Missing { program: "PgBouncer", install: "apt-get install --yes pgbouncer" })
 }
 
@@ -123,7 +128,7 @@ fn newest_on_debian(versions: &Path) -> Option<PathBuf> {
 mod tests {
     use std::fs;
 
-    use super::find_postgres;
+    use super::{find_pgbouncer, find_postgres};
 
     /// [TST-03]
     #[test]
@@ -135,6 +140,21 @@ mod tests {
             error.to_string(),
             "PostgreSQL is missing; install it with: apt-get install --yes postgresql"
         );
+    }
+
+    /// [TST-03]
+    #[test]
+    fn a_missing_pgbouncer_is_named_with_the_command_that_installs_it() {
+        let (nothing, debian) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let error = find_pgbouncer(Some(nothing.path().into()), nothing.path()).unwrap_err();
+        assert!(error.is_missing_program());
+        assert_eq!(
+            error.to_string(),
+            "PgBouncer is missing; install it with: apt-get install --yes pgbouncer"
+        );
+        let program = debian.path().join("pgbouncer");
+        fs::write(&program, "").unwrap();
+        assert_eq!(find_pgbouncer(Some(nothing.path().into()), debian.path()).unwrap(), program);
     }
 
     #[test]

@@ -194,6 +194,7 @@ fn a_promoted_standby_is_a_primary() -> Result<(), Error> {
     first.psql("INSERT INTO rows VALUES (1)")?;
     first.kill();
     second.promote()?;
+    assert_eq!(second.psql("SHOW synchronous_standby_names")?, "", "commits wait for one who is gone");
     second.psql("INSERT INTO rows VALUES (2)")?;
     second.kill();
     second.restart()?;

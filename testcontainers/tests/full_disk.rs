@@ -117,6 +117,29 @@ async fn a_server_whose_log_finds_no_room_comes_back_with_all_that_it_acknowledg
     insert(&connect(postgres.url()).await, 1000).await.unwrap();
 }
 
+/// [TST-04] A standby has a disk of its own; the primary keeps for it what it finds no room for.
+#[tokio::test]
+async fn a_standby_on_a_full_disk_holds_up_nobody_and_catches_up() {
+    let primary = Postgres::builder().disk(2 * POSTGRES_DISK).start().unwrap();
+    primary.psql("CREATE TABLE rows (id bigint, padding text)").unwrap();
+    let standby = primary.standby().unwrap();
+    standby.fill_disk().unwrap();
+    let client = connect(primary.url()).await;
+    insert(&client, 1).await.unwrap();
+    let is_down = || standby.logs().contains("No space left on device");
+    for _ in 0..32 {
+        if is_down() {
+            break;
+        }
+        primary.psql("SELECT pg_logical_emit_message(false, '', repeat('x', 1 << 20))").unwrap();
+    }
+    wait_until(PATIENCE, "the end of the stream", is_down).unwrap();
+    insert(&client, 2).await.unwrap();
+    standby.free_disk().unwrap();
+    standby.restart().unwrap();
+    wait_until(PATIENCE, "the rows", || ids(&standby) == [1, 2]).unwrap();
+}
+
 /// [TST-04]
 #[test]
 fn a_server_without_a_disk_of_its_own_cannot_be_filled() {
