@@ -33,7 +33,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
         ("POSTGRES_USER", USER),
         ("POSTGRES_PASSWORD", PASSWORD),
         ("POSTGRES_DB", "postgres"),
-        ("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale --no-sync"),
+        ("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale --no-sync --auth-host=scram-sha-256"),
     ];
     let log = folder.path().join("server.log");
     let spec = Spec {
