@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Kafka;
 use super::broker::SERVER;
 use super::node::Node;
-use super::security::{USER, scram_records};
+use super::security::{USER, scram_configs};
 use super::start::{Cluster, LOG, READY};
 use crate::Error;
 use crate::docker::{ContainerServer, File, Image, Ready, Spec};
@@ -48,9 +48,7 @@ pub(super) fn server(
 /// Makes the user known to a running cluster: the image formats the data itself, without one.
 pub(super) fn add_user(kafka: &Kafka) -> Result<(), Error> {
     let address = kafka.broker(1).address();
-    for record in scram_records() {
-        // From what the format takes, `MECHANISM=[name=…,password=…,iterations=…]`, to what this tool takes.
-        let credentials = record.replace(&format!("name={USER},"), "");
+    for credentials in scram_configs() {
         let command = [
             "/opt/kafka/bin/kafka-configs.sh",
             "--bootstrap-server",

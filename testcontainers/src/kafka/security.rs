@@ -61,10 +61,20 @@ impl Secrets {
     }
 }
 
+/// The least that Kafka takes.
+const ITERATIONS: u32 = 4096;
+
 /// Returns what the format of a data folder is told about the user.
 pub(crate) fn scram_records() -> impl Iterator<Item = String> {
-    // The least that Kafka takes.
+    SCRAM.into_iter().map(|mechanism| {
+        format!("{}=[name={USER},password={PASSWORD},iterations={ITERATIONS}]", mechanism.name())
+    })
+}
+
+/// Returns what `kafka-configs` is told about the user. It takes the password for everything behind `password=`.
+#[cfg(feature = "docker")]
+pub(super) fn scram_configs() -> impl Iterator<Item = String> {
     SCRAM
-        .map(|mechanism| format!("{}=[name={USER},password={PASSWORD},iterations=4096]", mechanism.name()))
         .into_iter()
+        .map(|mechanism| format!("{}=[iterations={ITERATIONS},password={PASSWORD}]", mechanism.name()))
 }
