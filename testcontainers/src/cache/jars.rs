@@ -121,3 +121,14 @@ fn format(java: &Path, unsealed: &Path, name: &str, options: &[String]) -> Resul
     run_to_end("kafka.tools.StorageTool format", &mut format)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{DEFAULT_VERSION, POM};
+
+    /// [TST-01] Another version is put in its place.
+    #[test]
+    fn the_default_version_is_the_one_that_the_pom_names() {
+        assert!(POM.contains(DEFAULT_VERSION));
+    }
+}

@@ -13,13 +13,10 @@ use crate::Error;
 use crate::cache::{DEFAULT_VERSION, Jars, class_archive, jars};
 use crate::logs::Log;
 use crate::names::random_kafka_id;
-use crate::process::DataFolder;
+use crate::process::{DataFolder, on_free_ports};
 use crate::programs::java;
 use crate::provider::Provider;
 use crate::server::Server;
-
-/// How often other ports are tried when somebody took ours between the look and the bind.
-const PORT_ATTEMPTS: usize = 5;
 
 /// What a broker logs when it serves clients.
 pub(super) const READY: &str = "Kafka Server started";
@@ -58,7 +55,7 @@ fn start_locally(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     // Without the archive a broker starts more slowly, which is no reason to fail a test.
     let archive = archive_of(&java, &jars).ok();
     let options = |folder: &Path| jvm::broker(builder, folder, archive.as_deref());
-    with_ports_of_our_own(|| {
+    on_free_ports(|| {
         start_once(builder, &|cluster, node, folder| {
             local::server(cluster, node, folder, &java, &jars, options(folder.path()))
         })
@@ -70,21 +67,11 @@ fn start_in_containers(builder: &KafkaBuilder) -> Result<Kafka, Error> {
     if builder.disk.is_some() {
         return Err(Error::Refused { what: "a disk of its own needs the provider `process`" });
     }
-    let kafka = with_ports_of_our_own(|| start_once(builder, &super::contained::server))?;
+    let kafka = on_free_ports(|| start_once(builder, &super::contained::server))?;
     if builder.is_secured {
         super::contained::add_user(&kafka)?;
     }
     Ok(kafka)
-}
-
-fn with_ports_of_our_own(start: impl Fn() -> Result<Kafka, Error>) -> Result<Kafka, Error> {
-    let mut attempt = 1;
-    loop {
-        match start() {
-            Err(Error::PortTaken { .. }) if attempt < PORT_ATTEMPTS => attempt += 1,
-            result => return result,
-        }
-    }
 }
 
 /// Returns the class archive, recording it with a broker that is started for nothing else.
@@ -93,10 +80,15 @@ fn archive_of(java: &Path, jars: &Jars) -> Result<PathBuf, Error> {
         let builder = Kafka::builder();
         let mut archive = OsString::from("-XX:ArchiveClassesAtExit=");
         archive.push(path);
-        let recorder = start_once(&builder, &|cluster, node, folder| {
-            let mut options = jvm::broker(&builder, folder.path(), None);
+        let options = |folder: &Path| {
+            let mut options = jvm::broker(&builder, folder, None);
             options.extend([archive.clone(), "-Xlog:cds=off".into(), "-Xlog:cds+dynamic=off".into()]);
-            local::server(cluster, node, folder, java, jars, options)
+            options
+        };
+        let recorder = on_free_ports(|| {
+            start_once(&builder, &|cluster, node, folder| {
+                local::server(cluster, node, folder, java, jars, options(folder.path()))
+            })
         })?;
         recorder.stop()
     })
@@ -168,7 +160,7 @@ mod tests {
 
     use super::{Error, Kafka};
 
-    /// [TST-01] Somebody may take a port between our look and the bind: then other ports are tried.
+    /// [TST-01] It is what other ports are tried for.
     #[test]
     fn a_taken_port_is_told_from_other_failures() {
         let server = Kafka::start().unwrap();

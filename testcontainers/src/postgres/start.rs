@@ -62,7 +62,7 @@ fn start_by_provider(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     match Provider::chosen()? {
         Provider::Process => start_locally(builder),
         #[cfg(feature = "docker")]
-        Provider::Docker => super::contained::start(builder),
+        Provider::Docker => on_free_ports(|| super::contained::start(builder)),
         #[cfg(not(feature = "docker"))]
         Provider::Docker => {
             Err(Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" })
@@ -157,7 +157,7 @@ mod tests {
 
     use super::{Error, Postgres};
 
-    /// [TST-01] Somebody may take a port between our look and the bind: then other ports are tried.
+    /// [TST-01] It is what other ports are tried for.
     #[test]
     fn a_taken_port_is_told_from_other_failures() {
         let server = Postgres::start().unwrap();

@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::identity::Identity;
 use super::reaper::{self, EndWith};
 use super::server::ServerProcess;
 use crate::Error;
@@ -60,13 +59,13 @@ impl Launch {
         let gate = child.stdin.take();
         let server = ServerProcess::new(self.server, child)?;
         reaper::register_process(server.identity(), self.end_with)?;
-        open_gate(gate, server.identity()).doing("start", &self.program)?;
+        open_gate(gate).doing("start", &self.program)?;
         Ok(server)
     }
 }
 
-/// Sends the line. On failure the dropped `ServerProcess` of the caller ends the gate.
-fn open_gate(gate: Option<impl Write>, _registered: Identity) -> std::io::Result<()> {
+/// Sends the line, once the reaper knows the process. On failure the dropped `ServerProcess` of the caller ends the gate.
+fn open_gate(gate: Option<impl Write>) -> std::io::Result<()> {
     match gate {
         Some(mut line) => line.write_all(b"go\n"),
         // The command above asks for a pipe, so there is one.

@@ -76,7 +76,7 @@ fn is_free(port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Port;
+    use super::{ATTEMPTS, Error, Port, on_free_ports};
 
     /// [TST-01]
     #[test]
@@ -86,5 +86,23 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), 50);
+    }
+
+    /// [TST-01] Somebody may take a port between our look and the bind.
+    #[test]
+    fn other_ports_are_tried_but_not_for_ever_and_for_no_other_reason() {
+        let mut starts = 0;
+        let mut start = |is_free: fn(usize) -> bool, otherwise: fn() -> Error| {
+            starts = 0;
+            let outcome = on_free_ports(|| {
+                starts += 1;
+                if is_free(starts) { Ok(()) } else { Err(otherwise()) }
+            });
+            (outcome.is_ok(), starts)
+        };
+        let taken = || Error::PortTaken { server: "the server" };
+        assert_eq!(start(|starts| starts == 3, taken), (true, 3));
+        assert_eq!(start(|_| false, taken), (false, ATTEMPTS));
+        assert_eq!(start(|_| false, || Error::NoCacheFolder), (false, 1));
     }
 }
