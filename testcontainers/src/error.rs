@@ -1,12 +1,12 @@
 //! What can go wrong, each with what was being done and, where there is one, the command that mends it.
 
+use std::borrow::Cow;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// The cause of an error of the container engine's client, whose own types stay inside.
-#[cfg(feature = "docker")]
+/// A cause of somebody else's making: a caller's complaint, or the words of a library whose own types stay inside.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A failure to prepare, start, stop or ask a server, or of a crash loop.
@@ -17,9 +17,9 @@ pub enum Error {
     #[error("{program} is missing; install it with: {install}")]
     Missing {
         /// The program looked for.
-        program: &'static str,
+        program: Cow<'static, str>,
         /// The command that installs it.
-        install: &'static str,
+        install: Cow<'static, str>,
     },
     /// A file, folder or process operation failed.
     #[error("cannot {action}")]
@@ -122,7 +122,7 @@ pub enum Error {
         /// Where it was expected.
         address: String,
         /// The client's words.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Cause,
     },
     /// The container engine may be on another machine.
     #[error(
@@ -141,7 +141,7 @@ pub enum Error {
         /// The environment variable that names another.
         variable: &'static str,
         /// The engine's words.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Cause,
     },
     /// The container engine refused a request.
     #[error("cannot {action} the container of {server}")]
@@ -151,7 +151,7 @@ pub enum Error {
         /// What was being done, as a verb.
         action: &'static str,
         /// The engine's words.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Cause,
     },
     /// An address in the environment is not usable.
     #[error("the address in {variable} is not usable: {reason}")]
@@ -187,7 +187,7 @@ pub enum Error {
         /// Which life: number, loop, plan and seed.
         life: String,
         /// The complaint.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Cause,
     },
     /// A crash loop is over, and at some fail points nobody was killed.
     #[error("crash loop {crash_loop}, LEVADA_SEED={seed}: nobody was killed at {}", points.join(", "))]
@@ -233,9 +233,6 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, verb: &str, object: &Path) -> Result<T, Error> {
-        self.map_err(|source| Error::Io {
-            action: format!("{verb} {}", PathBuf::from(object).display()),
-            source,
-        })
+        self.map_err(|source| Error::Io { action: format!("{verb} {}", object.display()), source })
     }
 }

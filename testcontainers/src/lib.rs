@@ -17,6 +17,7 @@ mod programs;
 mod provider;
 mod server;
 mod tls;
+mod variable;
 mod wait;
 
 pub mod crash;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How many lines are shown: enough for a stack trace of the broker.
 const SHOWN_LINES: usize = 40;
@@ -81,6 +82,13 @@ impl Log {
 /// A log that is shown when it is dropped by a failing test.
 #[derive(Debug)]
 pub(crate) struct ShownLog(pub(crate) Log);
+
+impl ShownLog {
+    /// Takes the log of a shared server from its present end.
+    pub(crate) fn from_now(server: &'static str, path: &Path) -> Arc<ShownLog> {
+        Arc::new(ShownLog(Log::from_now(server, path.to_path_buf())))
+    }
+}
 
 impl Drop for ShownLog {
     fn drop(&mut self) {

@@ -16,19 +16,18 @@ pub(crate) fn java() -> Result<PathBuf, Error> {
     let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
     home.filter(|java| java.is_file())
         .or_else(|| in_path("java"))
-        .ok_or(Error::Missing { program: "Java", install: "apt-get install --yes default-jre-headless" })
+        .ok_or_else(|| missing("Java", "apt-get install --yes default-jre-headless"))
 }
 
 /// Finds Maven, needed only until Kafka's jars are in the cache.
 pub(crate) fn maven() -> Result<PathBuf, Error> {
-    in_path("mvn").ok_or(Error::Missing { program: "Maven", install: "apt-get install --yes maven" })
+    in_path("mvn").ok_or_else(|| missing("Maven", "apt-get install --yes maven"))
 }
 
 /// Makes sure that the client of the container engine is there: the reaper is a shell script and has no other.
 #[cfg(feature = "docker")]
 pub(crate) fn docker() -> Result<(), Error> {
-    let missing = Error::Missing { program: "docker", install: "apt-get install --yes docker.io" };
-    in_path("docker").map(|_| ()).ok_or(missing)
+    in_path("docker").map(|_| ()).ok_or_else(|| missing("docker", "apt-get install --yes docker.io"))
 }
 
 /// Finds the folder with `initdb`, `postgres` and `psql`: the path, else what `pg_config` says, else the newest version
@@ -44,8 +43,8 @@ pub(crate) fn postgres_folder_of(version: &str) -> Result<PathBuf, Error> {
         return Ok(folder);
     }
     Err(Error::Missing {
-        program: "PostgreSQL of the version that was asked for",
-        install: "apt-get install --yes postgresql-VERSION",
+        program: format!("PostgreSQL {version}").into(),
+        install: format!("apt-get install --yes postgresql-{version}").into(),
     })
 }
 
@@ -58,21 +57,18 @@ fn find_postgres(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Error
         .find(has_server)
         .or_else(|| asked_pg_config(&pg_config?).filter(has_server))
         .or_else(|| newest_on_debian(debian).filter(has_server))
-        .ok_or(Error::Missing { program: "PostgreSQL", install: "apt-get install --yes postgresql" })
+        .ok_or_else(|| missing("PostgreSQL", "apt-get install --yes postgresql"))
 }
 
 /// Finds `psql`.
 pub(crate) fn psql() -> Result<PathBuf, Error> {
-    postgres_client("psql")
-        .ok_or(Error::Missing { program: "psql", install: "apt-get install --yes postgresql-client" })
+    postgres_client("psql").ok_or_else(|| missing("psql", "apt-get install --yes postgresql-client"))
 }
 
 /// Finds `pg_basebackup`, which copies a running server.
 pub(crate) fn pg_basebackup() -> Result<PathBuf, Error> {
-    postgres_client("pg_basebackup").ok_or(Error::Missing {
-        program: "pg_basebackup",
-        install: "apt-get install --yes postgresql-client",
-    })
+    postgres_client("pg_basebackup")
+        .ok_or_else(|| missing("pg_basebackup", "apt-get install --yes postgresql-client"))
 }
 
 /// Finds a client program beside the server, else where a link to the server leads, else in the path.
@@ -93,7 +89,7 @@ fn find_pgbouncer(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Erro
     folders
         .map(|folder| folder.join("pgbouncer"))
         .find(|file| file.is_file())
-        .ok_or(Error::Missing { program: "PgBouncer", install: "apt-get install --yes pgbouncer" })
+        .ok_or_else(|| missing("PgBouncer", "apt-get install --yes pgbouncer"))
 }
 
 /// Runs a command and returns what it printed; a failure carries the end of its output.
@@ -105,6 +101,10 @@ pub(crate) fn run_to_end(name: &str, command: &mut Command) -> Result<Output, Er
     let printed = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let printed = last_lines(&String::from_utf8_lossy(&printed), 20);
     Err(Error::Failed { command: name.to_owned(), status: output.status, output: printed })
+}
+
+fn missing(program: &'static str, install: &'static str) -> Error {
+    Error::Missing { program: program.into(), install: install.into() }
 }
 
 fn in_path(program: &str) -> Option<PathBuf> {

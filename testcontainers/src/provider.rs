@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::{Error, exported, programs};
+use crate::{Error, programs, variable};
 
 /// The variable that chooses.
 const VARIABLE: &str = "LEVADA_PROVIDER";
@@ -41,13 +41,13 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// [`Error::Address`] when the variable names no provider.
+    /// [`Error::Variable`] when it names no provider.
     pub fn chosen() -> Result<Provider, Error> {
         static CHOSEN: OnceLock<Provider> = OnceLock::new();
         if let Some(provider) = CHOSEN.get() {
             return Ok(*provider);
         }
-        let (provider, reason) = choose(exported::address(VARIABLE)?.as_deref(), is_missing_program)?;
+        let (provider, reason) = choose(variable::text(VARIABLE)?.as_deref(), is_missing_program)?;
         Ok(*CHOSEN.get_or_init(|| {
             eprintln!("levada-testcontainers: provider {provider} ({reason})");
             provider
@@ -62,7 +62,7 @@ fn choose(asked: Option<&str>, is_missing: impl Fn() -> bool) -> Result<(Provide
         Some("docker") => Ok((Provider::Docker, "as LEVADA_PROVIDER says")),
         Some("external") => Ok((Provider::External, "as LEVADA_PROVIDER says")),
         Some(_) => {
-            Err(Error::Address { variable: VARIABLE, reason: "it is none of process, docker, external" })
+            Err(Error::Variable { variable: VARIABLE, reason: "it is none of process, docker, external" })
         }
         None if cfg!(feature = "docker") && is_missing() => {
             Ok((Provider::Docker, "Java or PostgreSQL is not installed"))

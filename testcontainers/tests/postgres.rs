@@ -52,7 +52,12 @@ fn a_version_is_found_or_named() -> Result<(), Error> {
     assert!(postgres.psql("SHOW server_version")?.starts_with(&major));
     // An image may be had for any version.
     if Provider::chosen()? == Provider::Process {
-        assert!(Postgres::builder().version("8").start().unwrap_err().is_missing_program());
+        let missing = Postgres::builder().version("8").start().unwrap_err();
+        assert!(missing.is_missing_program());
+        assert_eq!(
+            missing.to_string(),
+            "PostgreSQL 8 is missing; install it with: apt-get install --yes postgresql-8"
+        );
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::place::{KILL_AT, last_words, place};
 use super::{End, Outcome, Plan};
 use crate::Error;
-use crate::error::Doing;
+use crate::error::{Cause, Doing};
 use crate::logs::{Log, ShownLog};
 use crate::process::{EndWith, ServerProcess, register_process};
 use crate::wait::wait_for;
@@ -130,11 +130,7 @@ impl Life {
         Error::EndedByItself { life: self.title.clone(), status, log: self.log.0.tail() }
     }
 
-    pub(super) fn complaint(
-        &self,
-        who: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    ) -> Error {
+    pub(super) fn complaint(&self, who: &'static str, source: Cause) -> Error {
         Error::Complaint { who, life: self.title.clone(), source }
     }
 

@@ -1,13 +1,12 @@
 //! The child's side: a process that kills or stops itself where it was told to.
 
-use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fail::FailScenario;
 use nix::sys::signal::{Signal, raise};
 
 use super::place::{self, KILL_AT, STOP_AT};
-use crate::Error;
+use crate::{Error, variable};
 
 /// Keeps the fail points as the environment has set them; they are cleared when it is dropped.
 #[derive(Debug)]
@@ -40,13 +39,7 @@ pub fn obey() -> Result<Obedience, Error> {
 }
 
 fn signal_at(variable: &'static str, signal: Signal) -> Result<(), Error> {
-    let value = match env::var(variable) {
-        Ok(value) => value,
-        Err(env::VarError::NotPresent) => return Ok(()),
-        Err(env::VarError::NotUnicode(_)) => {
-            return Err(Error::Variable { variable, reason: "it is no text" });
-        }
-    };
+    let Some(value) = variable::text(variable)? else { return Ok(()) };
     let Some((point, passing)) = place::parse(&value) else {
         return Err(Error::Variable { variable, reason: "it is not NAME:COUNT" });
     };

@@ -1,8 +1,6 @@
 //! The number that a loop can be replayed from.
 
-use std::env;
-
-use crate::Error;
+use crate::{Error, variable};
 
 /// The variable that sets it.
 const SEED: &str = "LEVADA_SEED";
@@ -16,12 +14,11 @@ const SEED: &str = "LEVADA_SEED";
 ///
 /// [`Error::Variable`] if `LEVADA_SEED` is no number of 64 bits.
 pub fn seed() -> Result<u64, Error> {
-    match env::var(SEED) {
-        Ok(text) => text.parse().map_err(|_| Error::Variable {
+    match variable::text(SEED)? {
+        Some(text) => text.parse().map_err(|_| Error::Variable {
             variable: SEED,
             reason: "it is no number of 64 bits without sign",
         }),
-        Err(env::VarError::NotPresent) => Ok(rand::random()),
-        Err(env::VarError::NotUnicode(_)) => Err(Error::Variable { variable: SEED, reason: "it is no text" }),
+        None => Ok(rand::random()),
     }
 }

@@ -1,8 +1,6 @@
 //! Which images the servers come from.
 
-use std::env::{self, VarError};
-
-use crate::Error;
+use crate::{Error, variable};
 
 /// An image, and the variable that names another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +23,11 @@ impl Image {
     }
 
     fn chosen(variable: &'static str, stock: &str) -> Result<Image, Error> {
-        match env::var(variable) {
-            Ok(reference) if reference.is_empty() => Err(Error::Address { variable, reason: "it is empty" }),
-            Ok(reference) => Ok(Image { reference, variable }),
-            Err(VarError::NotPresent) => Ok(Image { reference: stock.to_owned(), variable }),
-            Err(VarError::NotUnicode(_)) => Err(Error::Address { variable, reason: "it is no text" }),
+        match variable::text(variable)? {
+            Some(reference) if reference.is_empty() => {
+                Err(Error::Variable { variable, reason: "it is empty" })
+            }
+            chosen => Ok(Image { reference: chosen.unwrap_or_else(|| stock.to_owned()), variable }),
         }
     }
 

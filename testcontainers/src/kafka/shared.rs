@@ -9,7 +9,7 @@ use super::handle::Kafka;
 use super::tool;
 use crate::Error;
 use crate::exported;
-use crate::logs::{Log, ShownLog};
+use crate::logs::ShownLog;
 use crate::provider::Provider;
 
 /// A use of the shared broker; made by [`Kafka::shared`]. The broker outlives it.
@@ -17,6 +17,7 @@ use crate::provider::Provider;
 pub struct SharedKafka {
     bootstrap: String,
     /// The broker's log from the moment this handle was made; `None` when the exported address came without one.
+    /// Clones of the handle share it, so that a failing test shows it once.
     log: Option<Arc<ShownLog>>,
 }
 
@@ -59,29 +60,22 @@ impl SharedKafka {
 
 pub(super) fn shared() -> Result<SharedKafka, Error> {
     if let Some(bootstrap) = exported::address(exported::KAFKA_BOOTSTRAP)? {
-        let log = std::env::var_os(exported::KAFKA_LOG).map(|path| shown_from_now(Path::new(&path)));
+        let log =
+            std::env::var_os(exported::KAFKA_LOG).map(|path| ShownLog::from_now(SERVER, Path::new(&path)));
         return Ok(SharedKafka { bootstrap, log });
     }
     if Provider::chosen()? == Provider::External {
-        return Err(Error::Address {
-            variable: exported::KAFKA_BOOTSTRAP,
-            reason: "it is not set, and an external provider starts nothing",
-        });
+        return Err(exported::missing(exported::KAFKA_BOOTSTRAP));
     }
     // Never dropped: the reaper ends the broker after the last test.
     static OURS: OnceLock<Result<Kafka, Error>> = OnceLock::new();
     match OURS.get_or_init(start_to_share) {
         Ok(kafka) => Ok(SharedKafka {
             bootstrap: kafka.bootstrap().to_owned(),
-            log: Some(shown_from_now(kafka.broker(1).log_path())),
+            log: Some(ShownLog::from_now(SERVER, kafka.broker(1).log_path())),
         }),
         Err(source) => Err(Error::Shared { server: SERVER, source }),
     }
-}
-
-/// Clones of one handle share the log, so that a failing test shows it once.
-fn shown_from_now(path: &Path) -> Arc<ShownLog> {
-    Arc::new(ShownLog(Log::from_now(SERVER, path.to_path_buf())))
 }
 
 /// Starts a broker that is never killed and may be starved by many tests at once: it keeps Kafka's own long session.

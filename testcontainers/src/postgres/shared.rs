@@ -7,7 +7,7 @@ use super::handle::{Postgres, SERVER};
 use super::{Database, psql};
 use crate::Error;
 use crate::exported;
-use crate::logs::{Log, ShownLog};
+use crate::logs::ShownLog;
 use crate::provider::Provider;
 
 /// A use of the shared server; made by [`Postgres::shared`]. The server outlives it.
@@ -15,6 +15,7 @@ use crate::provider::Provider;
 pub struct SharedPostgres {
     url: String,
     /// The server's log from the moment this handle was made; `None` when the exported address came without one.
+    /// Clones of the handle share it, so that a failing test shows it once.
     log: Option<Arc<ShownLog>>,
 }
 
@@ -52,27 +53,20 @@ impl SharedPostgres {
 
 pub(super) fn shared() -> Result<SharedPostgres, Error> {
     if let Some(url) = exported::address(exported::POSTGRES_URL)? {
-        let log = std::env::var_os(exported::POSTGRES_LOG).map(|path| shown_from_now(Path::new(&path)));
+        let log =
+            std::env::var_os(exported::POSTGRES_LOG).map(|path| ShownLog::from_now(SERVER, Path::new(&path)));
         return Ok(SharedPostgres { url, log });
     }
     if Provider::chosen()? == Provider::External {
-        return Err(Error::Address {
-            variable: exported::POSTGRES_URL,
-            reason: "it is not set, and an external provider starts nothing",
-        });
+        return Err(exported::missing(exported::POSTGRES_URL));
     }
     // Never dropped: the reaper ends the server after the last test.
     static OURS: OnceLock<Result<Postgres, Error>> = OnceLock::new();
     match OURS.get_or_init(Postgres::start) {
         Ok(postgres) => Ok(SharedPostgres {
             url: postgres.url().to_owned(),
-            log: Some(shown_from_now(postgres.log_path())),
+            log: Some(ShownLog::from_now(SERVER, postgres.log_path())),
         }),
         Err(source) => Err(Error::Shared { server: SERVER, source }),
     }
-}
-
-/// Clones of one handle share the log, so that a failing test shows it once.
-fn shown_from_now(path: &Path) -> Arc<ShownLog> {
-    Arc::new(ShownLog(Log::from_now(SERVER, path.to_path_buf())))
 }
