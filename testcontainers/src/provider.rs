@@ -53,6 +53,12 @@ impl Provider {
             provider
         }))
     }
+
+    /// Makes the error for containers that this build cannot start.
+    #[cfg(not(feature = "docker"))]
+    pub(crate) fn without_containers() -> Error {
+        Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" }
+    }
 }
 
 /// Decides, and says why.

@@ -34,7 +34,7 @@ struct Server {
 
 impl Server {
     fn logs(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("server.log")).unwrap()
+        std::fs::read_to_string(self.folder.log()).unwrap()
     }
 }
 
@@ -90,7 +90,7 @@ fn spec(server: &'static str, image: Image, folder: &DataFolder) -> Spec {
         command: vec![],
         files: vec![],
         tmpfs: vec![],
-        log: folder.path().join("server.log"),
+        log: folder.log(),
         ready: Ready::Answers(Arc::new(|| true)),
         patience: PATIENCE,
     }

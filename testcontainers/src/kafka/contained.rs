@@ -7,7 +7,7 @@ use super::Kafka;
 use super::broker::SERVER;
 use super::node::Node;
 use super::security::{USER, scram_configs};
-use super::start::{Cluster, LOG, READY};
+use super::start::{Cluster, READY};
 use crate::Error;
 use crate::docker::{ContainerServer, File, Image, Ready, Spec};
 use crate::process::DataFolder;
@@ -38,7 +38,7 @@ pub(super) fn server(
         command: Vec::new(),
         files: vec![File { path: PROPERTIES.to_owned(), contents: properties.into_bytes(), mode: 0o644 }],
         tmpfs: Vec::new(),
-        log: folder.path().join(LOG),
+        log: folder.log(),
         ready: Ready::Logs(READY),
         patience: START_DEADLINE,
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::broker::SERVER;
 use super::format;
 use super::node::Node;
-use super::start::{Cluster, LOG, READY};
+use super::start::{Cluster, READY};
 use crate::Error;
 use crate::cache::Jars;
 use crate::error::Doing;
@@ -34,7 +34,7 @@ pub(super) fn server(
         program: java.to_path_buf(),
         arguments,
         folder: folder.path().to_path_buf(),
-        log: folder.path().join(LOG),
+        log: folder.log(),
         user: None,
         end_with: EndWith::Kill,
     };

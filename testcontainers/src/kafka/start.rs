@@ -21,9 +21,6 @@ use crate::server::Server;
 /// What a broker logs when it serves clients.
 pub(super) const READY: &str = "Kafka Server started";
 
-/// The name of a broker's log in its folder.
-pub(super) const LOG: &str = "server.log";
-
 /// Fetches the jars, formats a folder and archives the classes, as far as this has not been done on this machine.
 pub(crate) fn prepare() -> Result<(), Error> {
     let java = java()?;
@@ -40,9 +37,7 @@ pub(super) fn start(builder: &KafkaBuilder) -> Result<Kafka, Error> {
         #[cfg(feature = "docker")]
         Provider::Docker => start_in_containers(builder),
         #[cfg(not(feature = "docker"))]
-        Provider::Docker => {
-            Err(Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" })
-        }
+        Provider::Docker => Err(Provider::without_containers()),
         Provider::External => {
             Err(Error::Refused { what: "a broker of one's own cannot be had from an external provider" })
         }
@@ -110,7 +105,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Makes a server of a provider for a node, not started yet. Its log is `server.log` in the folder.
+/// Makes a server of a provider for a node, not started yet. It logs to the folder's log.
 type MakeServer<'a> = dyn Fn(&Cluster<'_>, &Node, &DataFolder) -> Result<Box<dyn Server>, Error> + 'a;
 
 fn start_once(builder: &KafkaBuilder, make_server: &MakeServer<'_>) -> Result<Kafka, Error> {
@@ -132,7 +127,7 @@ fn start_once(builder: &KafkaBuilder, make_server: &MakeServer<'_>) -> Result<Ka
     for (mut node, folder) in nodes.into_iter().zip(folders) {
         let cut = node.put_cut_in_front()?;
         let server = make_server(&cluster, &node, &folder)?;
-        let log = Log::whole(SERVER, folder.path().join(LOG));
+        let log = Log::whole(SERVER, folder.log());
         brokers.push(Broker::new(server, log, folder, node, cut));
     }
     start_all(&brokers)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter, Write as _};
 
 use super::exactly_once::{Counts, Verdict};
+use crate::postgres::quoted;
 use crate::{Database, Error, Postgres, SharedPostgres};
 
 /// A Postgres server or database that answers SQL through `psql`: all handles of this crate do.
@@ -107,11 +108,6 @@ fn query(table: &str, columns: &[&str]) -> String {
     }
     // By the places of the texts, not by the columns: a column's own equality may take two texts for one.
     format!("SELECT {selected} FROM {table} AS key_of GROUP BY {places}")
-}
-
-/// Quotes an identifier.
-fn quoted(identifier: &str) -> String {
-    format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
 /// Reads the answer; the error is the line that is not understood.
@@ -246,12 +242,7 @@ impl Display for RowCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, quoted, row_counts};
-
-    #[test]
-    fn quotes_in_identifiers_are_doubled() {
-        assert_eq!(quoted(r#"a"b"#), r#""a""b""#);
-    }
+    use super::{Key, row_counts};
 
     #[test]
     fn null_empty_and_text_are_three_things() {

@@ -33,7 +33,7 @@ pub(super) fn start(builder: &PgBouncerBuilder) -> Result<PgBouncer, Error> {
             program: program.clone(),
             arguments: vec![file.into()],
             folder: folder.path().to_path_buf(),
-            log: folder.path().join("server.log"),
+            log: folder.log(),
             user,
             end_with: EndWith::Kill,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::PostgresBuilder;
 use super::handle::{PASSWORD, Postgres, SERVER, USER};
 use super::secured::Tls;
-use super::start::FOR_TESTS;
+use super::settings::settings;
 use crate::Error;
 use crate::docker::{ContainerServer, Image, Ready, Spec};
 use crate::logs::Log;
@@ -35,7 +35,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
         ("POSTGRES_DB", "postgres"),
         ("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale --no-sync --auth-host=scram-sha-256"),
     ];
-    let log = folder.path().join("server.log");
+    let log = folder.log();
     let spec = Spec {
         server: SERVER,
         image: Image::postgres(builder.version.as_deref())?,
@@ -52,14 +52,6 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     let server = Box::new(ContainerServer::new(spec));
     server.start()?;
     Ok(Postgres::new(server, Log::whole(SERVER, log), folder, port, builder.clone(), None))
-}
-
-/// Returns the settings as `name=value`, later ones winning.
-fn settings(builder: &PostgresBuilder, port: u16) -> Vec<String> {
-    let mut settings: Vec<String> = FOR_TESTS.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    settings.extend(builder.settings.iter().map(|(name, value)| format!("{name}={value}")));
-    settings.extend(["listen_addresses=127.0.0.1".to_owned(), format!("port={port}")]);
-    settings
 }
 
 /// Tells whether a server takes connections on a port: one that is starting or recovering answers with an error where it

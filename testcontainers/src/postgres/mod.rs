@@ -1,4 +1,4 @@
-//! PostgreSQL as a local process.
+//! PostgreSQL, as a process of this machine or in a container.
 
 mod builder;
 #[cfg(feature = "docker")]
@@ -9,6 +9,7 @@ mod handle;
 mod initialise;
 mod psql;
 mod secured;
+mod settings;
 mod shared;
 mod shared_memory;
 mod standby;
@@ -21,4 +22,5 @@ pub use handle::Postgres;
 pub use shared::SharedPostgres;
 
 pub(crate) use handle::{PASSWORD, USER};
+pub(crate) use psql::quoted;
 pub(crate) use user::server_user;

@@ -3,8 +3,7 @@
 use std::process::Command;
 
 use crate::Error;
-use crate::programs;
-use crate::programs::run_to_end;
+use crate::programs::{self, run_to_end};
 
 /// Runs SQL and returns its rows, unaligned and without headers.
 pub(super) fn psql(url: &str, sql: &str) -> Result<String, Error> {
@@ -13,4 +12,19 @@ pub(super) fn psql(url: &str, sql: &str) -> Result<String, Error> {
     psql.args(["--dbname", url, "--command", sql]);
     let output = run_to_end("psql", &mut psql)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+}
+
+/// Quotes an SQL identifier: a quotation mark within is doubled.
+pub(crate) fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn quotes_in_identifiers_are_doubled() {
+        assert_eq!(quoted(r#"a"b"#), r#""a""b""#);
+    }
 }

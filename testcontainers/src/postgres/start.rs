@@ -8,8 +8,9 @@ use super::database::with_database;
 use super::handle::{Postgres, SERVER};
 use super::initialise::initialised;
 use super::secured::{CERTIFICATE_USER, Secrets, Tls, write_rules};
+use super::settings::local_settings;
 use super::user::server_user;
-use super::{PostgresBuilder, psql};
+use super::{PostgresBuilder, psql, quoted};
 use crate::Error;
 use crate::cache::{copy_folder, give};
 use crate::logs::Log;
@@ -18,18 +19,6 @@ use crate::programs::{postgres_folder, postgres_folder_of};
 use crate::provider::Provider;
 use crate::server::Server;
 use crate::tls::Authority;
-
-/// Settings for tests; a builder may replace them.
-pub(super) const FOR_TESTS: &[(&str, &str)] = &[
-    // The servers are killed, the machine is not: what a killed server had written is in the page cache.
-    ("fsync", "off"),
-    ("max_connections", "200"),
-    ("timezone", "UTC"),
-    ("log_timezone", "UTC"),
-    ("log_line_prefix", "%m [%p] %d "),
-    // A standby that lost its primary looks for it again at once.
-    ("wal_retrieve_retry_interval", "200ms"),
-];
 
 /// Makes a data folder, which does not exist yet, as that user's.
 pub(super) type MakeData<'a> = &'a dyn Fn(&Path, Option<User>) -> Result<(), Error>;
@@ -50,8 +39,7 @@ pub(crate) fn prepare() -> Result<(), Error> {
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     let postgres = start_by_provider(builder)?;
     for extension in &builder.extensions {
-        // As SQL identifiers are quoted: a quotation mark within is doubled.
-        let create = format!("CREATE EXTENSION IF NOT EXISTS \"{}\"", extension.replace('"', "\"\""));
+        let create = format!("CREATE EXTENSION IF NOT EXISTS {}", quoted(extension));
         postgres.psql(&create)?;
         psql::psql(&with_database(postgres.url(), "template1"), &create)?;
     }
@@ -64,9 +52,7 @@ fn start_by_provider(builder: &PostgresBuilder) -> Result<Postgres, Error> {
         #[cfg(feature = "docker")]
         Provider::Docker => on_free_ports(|| super::contained::start(builder)),
         #[cfg(not(feature = "docker"))]
-        Provider::Docker => {
-            Err(Error::Refused { what: "containers need the feature `docker` of levada-testcontainers" })
-        }
+        Provider::Docker => Err(Provider::without_containers()),
         Provider::External => {
             Err(Error::Refused { what: "a server of one's own cannot be had from an external provider" })
         }
@@ -116,7 +102,7 @@ fn start_once(origin: &Origin<'_>, programs: &Path) -> Result<Postgres, Error> {
     };
     let lock = data.join("postmaster.pid");
     let mut arguments = vec![OsString::from("-D"), data.into()];
-    for setting in settings(builder, port.number(), secrets.as_ref()) {
+    for setting in local_settings(builder, port.number(), secrets.as_ref()) {
         arguments.extend(["-c".into(), setting.into()]);
     }
     let launch = Launch {
@@ -124,7 +110,7 @@ fn start_once(origin: &Origin<'_>, programs: &Path) -> Result<Postgres, Error> {
         program: programs.join("postgres"),
         arguments,
         folder: folder.path().to_path_buf(),
-        log: folder.path().join("server.log"),
+        log: folder.log(),
         user,
         end_with: EndWith::Quit,
     };
@@ -132,23 +118,6 @@ fn start_once(origin: &Origin<'_>, programs: &Path) -> Result<Postgres, Error> {
     let server = Box::new(LocalServer::new(launch, Ready::Postmaster(lock)));
     server.start()?;
     Ok(Postgres::new(server, log, folder, port, builder.clone(), secrets))
-}
-
-/// Returns the settings as `name=value`, later ones winning.
-fn settings(builder: &PostgresBuilder, port: u16, secrets: Option<&Secrets>) -> Vec<String> {
-    let mut settings: Vec<String> = FOR_TESTS.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    settings.extend(builder.settings.iter().map(|(name, value)| format!("{name}={value}")));
-    settings.extend([
-        "listen_addresses=127.0.0.1".to_owned(),
-        format!("port={port}"),
-        "unix_socket_directories=".to_owned(),
-        // In the data folder, so that nothing stays behind in /dev/shm after a kill.
-        "dynamic_shared_memory_type=mmap".to_owned(),
-        // Our log is its standard error.
-        "logging_collector=off".to_owned(),
-    ]);
-    settings.extend(secrets.into_iter().flat_map(Secrets::settings));
-    settings
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ impl DataFolder {
         parent.join("data")
     }
 
+    /// Returns the file for the server's log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join("server.log")
+    }
+
     /// Returns the disk of its own.
     pub(crate) fn disk(&self) -> Result<&SmallDisk, Error> {
         self.disk.as_ref().ok_or(Error::Refused { what: "a full disk needs the builder's `disk`" })
