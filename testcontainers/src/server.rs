@@ -17,6 +17,10 @@ pub(crate) trait Server: Debug + Send + Sync {
     fn start(&self) -> Result<(), Error>;
 
     /// Kills the server with all its processes (SIGKILL) and returns when they are gone.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a container engine does not do it.
     fn kill(&self);
 
     /// Asks the server to end and returns when it has; kills it when it has not done so in time. A paused one goes on first.
@@ -25,7 +29,7 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Stops all processes of the server where they stand (SIGSTOP).
     fn pause(&self) -> Result<(), Error>;
 
-    /// Lets them go on (SIGCONT).
+    /// Lets all processes of the server go on (SIGCONT).
     fn resume(&self) -> Result<(), Error>;
 
     /// Runs a command where the server runs and it is not this machine: in its container.

@@ -43,9 +43,9 @@ impl Server for ContainerServer {
     }
 
     fn kill(&self) {
-        // One that does not run any more cannot be killed, which is what was asked for.
-        if let Some(container) = self.container.get() {
-            container.kill().ok();
+        // One that does not run is no error. Where the engine fails, a test must not go on without its fault.
+        if let Some(Err(error)) = self.container.get().map(Container::kill) {
+            panic!("{} is not killed: {}", self.spec.server, error.chain());
         }
     }
 

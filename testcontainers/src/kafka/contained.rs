@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Kafka;
 use super::broker::SERVER;
 use super::node::Node;
 use super::security::{USER, scram_configs};
 use super::start::{Cluster, READY};
+use super::{Kafka, jvm};
 use crate::Error;
 use crate::docker::{ContainerServer, File, Image, Ready, Spec};
 use crate::process::DataFolder;
@@ -29,12 +29,18 @@ pub(super) fn server(
     folder: &DataFolder,
 ) -> Result<Box<dyn Server>, Error> {
     let properties = cluster.properties(node, Path::new(DATA));
-    let heap = format!("-Xmx{}", cluster.builder.heap);
+    let mut variables = vec![
+        ("CLUSTER_ID".to_owned(), cluster.id.clone()),
+        ("KAFKA_HEAP_OPTS".to_owned(), format!("-Xmx{}", cluster.builder.heap)),
+    ];
+    if cluster.builder.for_throughput {
+        variables.push(("KAFKA_JVM_PERFORMANCE_OPTS".to_owned(), jvm::THROUGHPUT.to_owned()));
+    }
     let spec = Spec {
         server: SERVER,
         image: Image::kafka(&cluster.builder.version)?,
         prefix: "levada-kafka",
-        env: vec![("CLUSTER_ID".to_owned(), cluster.id.clone()), ("KAFKA_HEAP_OPTS".to_owned(), heap)],
+        env: variables,
         command: Vec::new(),
         files: vec![File { path: PROPERTIES.to_owned(), contents: properties.into_bytes(), mode: 0o644 }],
         tmpfs: Vec::new(),

@@ -12,6 +12,9 @@ pub(super) fn contained(folder: &Path) -> Vec<OsString> {
     vec!["-XX:-UsePerfData".into(), temporary]
 }
 
+/// The collector of a broker that is to run fast; all compilers are on unless told otherwise.
+pub(super) const THROUGHPUT: &str = "-XX:+UseParallelGC";
+
 /// Returns the options that make a JVM start fast and stay small.
 pub(super) fn quick() -> Vec<OsString> {
     vec!["-XX:TieredStopAtLevel=1".into(), "-XX:+UseSerialGC".into()]
@@ -29,7 +32,7 @@ pub(super) fn archived(archive: &Path) -> [OsString; 3] {
 pub(super) fn broker(builder: &KafkaBuilder, folder: &Path, class_archive: Option<&Path>) -> Vec<OsString> {
     let mut options = contained(folder);
     if builder.for_throughput {
-        options.push("-XX:+UseParallelGC".into());
+        options.push(THROUGHPUT.into());
     } else {
         options.extend(quick());
     }

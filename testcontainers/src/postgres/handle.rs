@@ -135,11 +135,12 @@ impl Postgres {
         self.folder.path()
     }
 
-    /// Runs SQL through `psql` and returns the rows: one per line, columns separated by `|`, without headers.
+    /// Runs SQL through `psql` and returns the rows: one per line, columns separated by `|`, without headers. A statement
+    /// may take as long as it does; a server that takes no connection is given up after half a minute.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] with the server's message when a statement fails.
+    /// [`Error::Failed`] with the server's message when a statement fails, with psql's when it cannot connect.
     pub fn psql(&self, sql: &str) -> Result<String, Error> {
         psql::psql(&self.url, sql)
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::Postgres;
 use super::handle::{PASSWORD, SERVER, USER};
+use super::psql::CONNECT_TIMEOUT;
 use super::secured::Secrets;
 use super::start::{Origin, start_from};
 use crate::Error;
@@ -45,7 +46,7 @@ impl Postgres {
     /// # Errors
     ///
     /// [`Error::Failed`] with the words of `psql` or `pg_basebackup` when this server gives no copy of itself, for instance
-    /// because it is down; [`Error::NotReady`] when the copy does not stream within a minute; otherwise as
+    /// because it is down; [`Error::Refused`] unless both are processes of this machine; [`Error::NotReady`] when the copy does not stream within a minute; otherwise as
     /// [`PostgresBuilder::start`](super::PostgresBuilder::start).
     pub fn standby(&self) -> Result<Postgres, Error> {
         self.start_standby(&unique_name("levada_standby"))
@@ -91,6 +92,9 @@ impl Postgres {
 
     /// Starts a standby that this server knows by this name, for an application and for a slot.
     fn start_standby(&self, name: &str) -> Result<Postgres, Error> {
+        if Provider::chosen()? != Provider::Process {
+            return Err(Error::Refused { what: "a standby needs the provider `process`" });
+        }
         self.psql(&format!("SELECT pg_create_physical_replication_slot('{name}', true)"))?;
         let started = self.start_copy(name).and_then(|standby| {
             self.wait_until_seen(&standby, name, "state", "streaming")?;
@@ -104,9 +108,6 @@ impl Postgres {
     }
 
     fn start_copy(&self, name: &str) -> Result<Postgres, Error> {
-        if Provider::chosen()? != Provider::Process {
-            return Err(Error::Refused { what: "a standby needs the provider `process`" });
-        }
         let make_data = |data: &Path, user: Option<User>| copy_primary(&self.address(), name, data, user);
         let authority = self.secrets.as_ref().map(Secrets::authority);
         start_from(&Origin { builder: &self.builder, authority, make_data: &make_data })
@@ -142,6 +143,7 @@ fn copy_primary(primary: &str, name: &str, data: &Path, user: Option<User>) -> R
     copy.args(["--dbname", &format!("host={host} port={port} user={USER} application_name={name}")]);
     copy.args(["--slot", name, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--no-password"]);
     copy.arg("--pgdata").arg(data).env("PGPASSWORD", PASSWORD);
+    copy.env(CONNECT_TIMEOUT.0, CONNECT_TIMEOUT.1);
     // It must not look into the home of whoever runs the tests, which the user that it runs as may not enter.
     copy.env("HOME", data).current_dir(data);
     if let Some(user) = user {
