@@ -4,7 +4,7 @@ mod clients;
 
 use std::time::Duration;
 
-use clients::{PATIENCE, acknowledged, at, config, consumed, create_topic, with};
+use clients::kafka::{PATIENCE, acknowledged, at, config, consumed, create_topic, with};
 use levada_testcontainers::{Action, Direction, Error, Kafka, Trigger, wait_until};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
@@ -61,9 +61,9 @@ fn what_one_broker_acknowledged_alone_is_lost_with_it() {
     let short = Duration::from_secs(3);
     let from_leader = |properties| with(properties, "bootstrap.servers", &kafka.broker(1).address());
     let by_one = from_leader(by_one);
-    // This one answers the requests that the followers had sent: they will find it in their sockets.
-    assert_eq!(acknowledged(&by_one, "by-one", numbers(1..2), short).len(), 1);
-    let alone = acknowledged(&by_one, "by-one", numbers(2..10), short);
+    // This one may answer the requests that the followers had sent: they would find it in their sockets.
+    assert_eq!(acknowledged(&by_one, "by-one", numbers(1..2), PATIENCE).len(), 1);
+    let alone = acknowledged(&by_one, "by-one", numbers(2..10), PATIENCE);
     assert_eq!(alone.len(), 8, "the leader acknowledges them alone");
     let together = acknowledged(&from_leader(by_all), "by-all", numbers(1..10), short);
     assert!(together.is_empty(), "nobody else had them, yet they were acknowledged: {together:?}");
@@ -72,7 +72,8 @@ fn what_one_broker_acknowledged_alone_is_lost_with_it() {
     for follower in [2, 3] {
         kafka.broker(follower).resume().unwrap();
     }
-    assert_eq!(consumed(&properties, "by-one"), numbers(0..2), "eight acknowledged records are lost");
+    let left = consumed(&properties, "by-one");
+    assert!(left == numbers(0..1) || left == numbers(0..2), "eight acknowledged records are lost: {left:?}");
     assert_eq!(consumed(&properties, "by-all"), numbers(0..1), "nothing acknowledged is lost");
 }
 

@@ -1,23 +1,18 @@
 //! A standby that follows and takes over: what survives the primary, and what does not.
 
+mod clients;
 mod observe;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use clients::postgres::connect;
 use levada_testcontainers::{Error, Postgres, wait_until};
 use observe::is_alive;
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const COUNT: &str = "SELECT count(*) FROM rows";
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
 
 /// Waits until a standby has replayed everything that the primary has written.
 fn wait_for_replay(primary: &Postgres, standby: &Postgres) {
@@ -116,7 +111,7 @@ fn a_paused_replay_hides_rows_and_loses_none() -> Result<(), Error> {
 
 /// Inserts rows 1, 2, … until the server is gone; `acknowledged` is the last one that it has confirmed.
 async fn insert_until_the_end(url: String, acknowledged: &AtomicI64) {
-    let client = connect(&url).await;
+    let client = connect(&url).await.unwrap();
     for id in 1_i64.. {
         if client.execute("INSERT INTO rows VALUES ($1)", &[&id]).await.is_err() {
             return;
@@ -142,7 +137,7 @@ async fn what_a_synchronous_primary_acknowledged_survives_its_death() {
     // The last one may have arrived without its acknowledgement.
     assert!((acknowledged..=acknowledged + 1).contains(&found), "{acknowledged} acknowledged, {found} found");
     // The new primary waits for nobody: it has no standby.
-    let client = connect(standby.url()).await;
+    let client = connect(standby.url()).await.unwrap();
     timeout(PATIENCE, client.batch_execute("INSERT INTO rows VALUES (0)")).await.unwrap().unwrap();
 }
 
@@ -170,7 +165,7 @@ async fn a_synchronous_primary_without_its_standby_acknowledges_nothing() {
     let standby = primary.synchronous_standby().unwrap();
     primary.psql("INSERT INTO rows VALUES (1)").unwrap();
     stop_receiver(&primary, &standby);
-    let client = connect(primary.url()).await;
+    let client = connect(primary.url()).await.unwrap();
     let insert = client.batch_execute("INSERT INTO rows VALUES (2)");
     tokio::pin!(insert);
     assert!(timeout(Duration::from_millis(500), &mut insert).await.is_err(), "acknowledged by nobody");

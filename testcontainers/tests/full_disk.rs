@@ -1,35 +1,24 @@
 //! A disk that is full: what was acknowledged stays, what was not is the client's to write again.
 
+mod clients;
 mod observe;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
+use clients::kafka::{PATIENCE, at, config, consumed, create_topic, with};
+use clients::postgres::connect;
 use levada_testcontainers::{Error, Kafka, Postgres, unique_name, wait_until};
 use observe::is_alive;
-use rdkafka::Offset;
-use rdkafka::TopicPartitionList;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::{ClientContext, DefaultClientContext};
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for a new server and the next segment of its log.
 const POSTGRES_DISK: u64 = 64 << 20;
 const KAFKA_DISK: u64 = 64 << 20;
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
 
 /// Inserts a row of 1 kB, so that a page of the table is full after eight at most.
 async fn insert(client: &Client, id: i64) -> Result<(), tokio_postgres::Error> {
@@ -44,7 +33,7 @@ fn ids(postgres: &Postgres) -> Vec<i64> {
 
 async fn with_table() -> (Postgres, Client) {
     let postgres = Postgres::builder().disk(POSTGRES_DISK).start().unwrap();
-    let client = connect(postgres.url()).await;
+    let client = connect(postgres.url()).await.unwrap();
     client.batch_execute("CREATE TABLE rows (id bigint, padding text)").await.unwrap();
     (postgres, client)
 }
@@ -114,7 +103,7 @@ async fn a_server_whose_log_finds_no_room_comes_back_with_all_that_it_acknowledg
     assert_eq!(found[..acknowledged.len()], acknowledged);
     // The last one may have been written without its acknowledgement.
     assert!(found.len() <= acknowledged.len() + 1, "{found:?}");
-    insert(&connect(postgres.url()).await, 1000).await.unwrap();
+    insert(&connect(postgres.url()).await.unwrap(), 1000).await.unwrap();
 }
 
 /// [TST-04] A standby has a disk of its own; the primary keeps for it what it finds no room for.
@@ -124,7 +113,7 @@ async fn a_standby_on_a_full_disk_holds_up_nobody_and_catches_up() {
     primary.psql("CREATE TABLE rows (id bigint, padding text)").unwrap();
     let standby = primary.standby().unwrap();
     standby.fill_disk().unwrap();
-    let client = connect(primary.url()).await;
+    let client = connect(primary.url()).await.unwrap();
     insert(&client, 1).await.unwrap();
     let is_down = || standby.logs().contains("No space left on device");
     for _ in 0..32 {
@@ -148,21 +137,6 @@ fn a_server_without_a_disk_of_its_own_cannot_be_filled() {
     assert!(matches!(postgres.free_disk(), Err(Error::Refused { .. })));
 }
 
-fn config(kafka: &Kafka) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", kafka.bootstrap()).set("reconnect.backoff.max.ms", "200");
-    config
-}
-
-async fn with_topic() -> (Kafka, String) {
-    let kafka = Kafka::builder().disk(KAFKA_DISK).start().unwrap();
-    let topic = unique_name("full");
-    let admin: AdminClient<DefaultClientContext> = config(&kafka).create().unwrap();
-    let new = NewTopic::new(&topic, 1, TopicReplication::Fixed(1));
-    admin.create_topics([&new], &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
-    (kafka, topic)
-}
-
 /// What became of the records that were sent.
 #[derive(Default)]
 struct Outcomes(Mutex<Vec<Result<(), KafkaError>>>);
@@ -178,10 +152,12 @@ impl ProducerContext for Outcomes {
     }
 }
 
-fn producer(kafka: &Kafka) -> BaseProducer<Outcomes> {
-    let mut config = config(kafka);
-    config.set("acks", "all").set("message.timeout.ms", "3000");
-    config.create_with_context(Outcomes::default()).unwrap()
+/// A producer that gives a record up after `patience`.
+fn producer(kafka: &Kafka, patience: Duration) -> BaseProducer<Outcomes> {
+    let timeout = patience.as_millis().to_string();
+    config(&with(at(kafka.bootstrap()), "message.timeout.ms", &timeout))
+        .create_with_context(Outcomes::default())
+        .unwrap()
 }
 
 /// Writes a record of 1 kB that begins with its number, and returns when it is acknowledged or given up.
@@ -194,31 +170,20 @@ fn produce(producer: &BaseProducer<Outcomes>, topic: &str, id: usize) -> Result<
 
 /// The numbers of all records of the topic.
 fn numbers(kafka: &Kafka, topic: &str) -> Vec<usize> {
-    let consumer: BaseConsumer = config(kafka).set("group.id", unique_name("group")).create().unwrap();
-    let (begin, end) = consumer.fetch_watermarks(topic, 0, PATIENCE).unwrap();
-    let mut from = TopicPartitionList::new();
-    from.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
-    consumer.assign(&from).unwrap();
-    let mut numbers = Vec::new();
-    wait_until(PATIENCE, "the records", || {
-        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(50)) {
-            let payload = std::str::from_utf8(message.payload().unwrap()).unwrap();
-            numbers.push(payload.split_once(' ').unwrap().0.parse().unwrap());
-        }
-        numbers.len() as i64 == end - begin
-    })
-    .unwrap();
-    numbers
+    let payloads = consumed(&at(kafka.bootstrap()), topic);
+    payloads.iter().map(|payload| payload.split_once(' ').unwrap().0.parse().unwrap()).collect()
 }
 
 /// [TST-04] A broker that cannot write its log ends by itself; its producers wait in vain.
-#[tokio::test]
-async fn a_broker_on_a_full_disk_ends_and_comes_back_with_all_that_it_acknowledged() {
-    let (kafka, topic) = with_topic().await;
-    let producer = producer(&kafka);
+#[test]
+fn a_broker_on_a_full_disk_ends_and_comes_back_with_all_that_it_acknowledged() {
+    let kafka = Kafka::builder().disk(KAFKA_DISK).start().unwrap();
+    let topic = unique_name("full");
+    create_topic(&at(kafka.bootstrap()), &topic, &[1], &[]);
+    let (patient, impatient) = (producer(&kafka, PATIENCE), producer(&kafka, Duration::from_secs(5)));
     let mut acknowledged = Vec::new();
     for id in 0..10 {
-        produce(&producer, &topic, id).unwrap();
+        produce(&patient, &topic, id).unwrap();
         acknowledged.push(id);
     }
     let pid = kafka.broker(1).pid().unwrap();
@@ -226,7 +191,7 @@ async fn a_broker_on_a_full_disk_ends_and_comes_back_with_all_that_it_acknowledg
     let refusal = loop {
         let id = acknowledged.len();
         assert!(id < 10_000, "the disk does not get full");
-        match produce(&producer, &topic, id) {
+        match produce(&impatient, &topic, id) {
             Ok(()) => acknowledged.push(id),
             Err(refusal) => break refusal,
         }
@@ -235,7 +200,7 @@ async fn a_broker_on_a_full_disk_ends_and_comes_back_with_all_that_it_acknowledg
     wait_until(PATIENCE, "the end of the broker", || !is_alive(pid)).unwrap();
     // A client that ignores the error: these records are gone.
     for id in [20_001, 20_002] {
-        produce(&producer, &topic, id).unwrap_err();
+        produce(&impatient, &topic, id).unwrap_err();
     }
     assert!(kafka.logs().contains("Shutdown broker because all log dirs"), "{}", kafka.logs());
     kafka.broker(1).free_disk().unwrap();
@@ -243,6 +208,6 @@ async fn a_broker_on_a_full_disk_ends_and_comes_back_with_all_that_it_acknowledg
     let found = numbers(&kafka, &topic);
     assert_eq!(found[..acknowledged.len()], acknowledged);
     assert!(!found.contains(&20_001) && !found.contains(&20_002), "the fault does not bite");
-    produce(&producer, &topic, 30_000).unwrap();
+    produce(&patient, &topic, 30_000).unwrap();
     assert_eq!(numbers(&kafka, &topic).last(), Some(&30_000));
 }

@@ -1,70 +1,37 @@
 //! A broker as a test sees it, through another client: librdkafka.
 
+mod clients;
 mod observe;
 
 use std::time::{Duration, Instant};
 
+use clients::kafka::{PATIENCE, acknowledged, at, config, consumed, create_topic};
 use levada_testcontainers::{Error, Kafka, unique_name, wait_until};
 use observe::is_alive;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use rdkafka::{Offset, TopicPartitionList};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn create_topic(bootstrap: &str, topic: &str) -> Result<(), String> {
-    let admin: AdminClient<DefaultClientContext> = config(bootstrap).create().unwrap();
-    let new = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
-    let results =
-        admin.create_topics([&new], &AdminOptions::new()).await.map_err(|error| error.to_string())?;
-    results.into_iter().next().unwrap().map(|_| ()).map_err(|(_, code)| code.to_string())
-}
-
-fn config(bootstrap: &str) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", bootstrap).set("reconnect.backoff.max.ms", "200");
-    config
+/// Makes a topic of a name that nobody else has.
+fn new_topic(bootstrap: &str, prefix: &str) -> String {
+    let topic = unique_name(prefix);
+    create_topic(&at(bootstrap), &topic, &[1], &[]);
+    topic
 }
 
 fn produce(bootstrap: &str, topic: &str, payload: &str) {
-    let producer: BaseProducer = config(bootstrap).set("acks", "all").create().unwrap();
-    producer.send(BaseRecord::<(), str>::to(topic).payload(payload)).unwrap();
-    producer.flush(PATIENCE).unwrap();
-    assert_eq!(producer.in_flight_count(), 0);
-}
-
-/// The payloads of a topic from its beginning, as many as are expected.
-fn consume(bootstrap: &str, topic: &str, count: usize) -> Vec<String> {
-    let consumer: BaseConsumer = config(bootstrap).set("group.id", unique_name("group")).create().unwrap();
-    let mut from = TopicPartitionList::new();
-    from.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
-    consumer.assign(&from).unwrap();
-    let mut payloads = Vec::new();
-    wait_until(PATIENCE, "the records", || {
-        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(50)) {
-            payloads.push(String::from_utf8(message.payload().unwrap().to_vec()).unwrap());
-        }
-        payloads.len() == count
-    })
-    .unwrap();
-    payloads
+    let sent = acknowledged(&at(bootstrap), topic, [payload.to_owned()], PATIENCE);
+    assert_eq!(sent, [payload]);
 }
 
 fn answers(bootstrap: &str, patience: Duration) -> bool {
-    let consumer: BaseConsumer = config(bootstrap).create().unwrap();
+    let consumer: BaseConsumer = config(&at(bootstrap)).create().unwrap();
     consumer.fetch_metadata(None, patience).is_ok()
 }
 
 /// [TST-01] The part of [TST-04] that one broker can show: kill -9, stop; then the same data and port.
-#[tokio::test]
-async fn a_record_survives_every_end_and_restart() {
+#[test]
+fn a_record_survives_every_end_and_restart() {
     let kafka = Kafka::start().unwrap();
-    let topic = unique_name("survivors");
-    create_topic(kafka.bootstrap(), &topic).await.unwrap();
+    let topic = new_topic(kafka.bootstrap(), "survivors");
     let before = kafka.broker(1).pid().unwrap();
 
     produce(kafka.bootstrap(), &topic, "before the kill");
@@ -72,15 +39,26 @@ async fn a_record_survives_every_end_and_restart() {
     assert!(!is_alive(before));
     assert_eq!(kafka.broker(1).pid(), None);
     assert!(!answers(kafka.bootstrap(), Duration::from_millis(500)));
-    let restarting = Instant::now();
     kafka.restart().unwrap();
-    // A crash loop restarts often: the broker must not wait for the session of its earlier life, 9 s by default.
-    assert!(restarting.elapsed() < Duration::from_secs(8), "{:?}", restarting.elapsed());
     assert_ne!(kafka.broker(1).pid().unwrap(), before);
     produce(kafka.bootstrap(), &topic, "before the stop");
     kafka.stop().unwrap();
     kafka.restart().unwrap();
-    assert_eq!(consume(kafka.bootstrap(), &topic, 2), ["before the kill", "before the stop"]);
+    assert_eq!(consumed(&at(kafka.bootstrap()), &topic), ["before the kill", "before the stop"]);
+}
+
+/// [TST-04] A crash loop restarts often: a broker must not wait for the session of its earlier life, 9 s by default. Once
+/// is enough: a busy machine may delay one restart, that wait delays every one.
+#[test]
+fn a_killed_broker_does_not_wait_for_its_earlier_session() {
+    let kafka = Kafka::start().unwrap();
+    let is_quick = |_| {
+        kafka.kill();
+        let restarting = Instant::now();
+        kafka.restart().unwrap();
+        restarting.elapsed() < Duration::from_secs(8)
+    };
+    assert!((0..3).any(is_quick));
 }
 
 /// [TST-04] Here only: stop and continue.
@@ -96,14 +74,14 @@ fn a_paused_broker_answers_nothing_until_it_goes_on() {
 }
 
 /// [TST-01]
-#[tokio::test]
-async fn properties_of_the_builder_reach_the_broker() {
+#[test]
+fn properties_of_the_builder_reach_the_broker() {
     let kafka = Kafka::builder().property("auto.create.topics.enable", "true").start().unwrap();
     let strict = Kafka::start().unwrap();
     let topic = unique_name("made_by_asking");
     let created = |bootstrap: &str, patience: Duration| {
         let creating: BaseConsumer =
-            config(bootstrap).set("allow.auto.create.topics", "true").create().unwrap();
+            config(&at(bootstrap)).set("allow.auto.create.topics", "true").create().unwrap();
         wait_until(patience, "the topic", || {
             let metadata = creating.fetch_metadata(Some(&topic), PATIENCE).unwrap();
             metadata.topics()[0].error().is_none()
@@ -114,12 +92,11 @@ async fn properties_of_the_builder_reach_the_broker() {
 }
 
 /// [TST-01] A group with a session of 600 ms is accepted, as tests of rebalances need.
-#[tokio::test]
-async fn short_sessions_are_accepted() {
+#[test]
+fn short_sessions_are_accepted() {
     let kafka = Kafka::shared().unwrap();
-    let topic = unique_name("short");
-    create_topic(kafka.bootstrap(), &topic).await.unwrap();
-    let consumer: BaseConsumer = config(kafka.bootstrap())
+    let topic = new_topic(kafka.bootstrap(), "short");
+    let consumer: BaseConsumer = config(&at(kafka.bootstrap()))
         .set("group.id", unique_name("group"))
         .set("session.timeout.ms", "600")
         .set("heartbeat.interval.ms", "200")
@@ -134,11 +111,10 @@ async fn short_sessions_are_accepted() {
 }
 
 /// [TST-01] Another client reads back what was written: Kafka's own.
-#[tokio::test]
-async fn the_console_consumer_of_the_same_jars_reads_the_shared_broker() {
+#[test]
+fn the_console_consumer_of_the_same_jars_reads_the_shared_broker() {
     let kafka = Kafka::shared().unwrap();
-    let topic = unique_name("console");
-    create_topic(kafka.bootstrap(), &topic).await.unwrap();
+    let topic = new_topic(kafka.bootstrap(), "console");
     produce(kafka.bootstrap(), &topic, "read me");
     let arguments = [
         "--bootstrap-server",
@@ -170,7 +146,7 @@ fn callers_in_one_process_share_one_broker() {
 #[test]
 fn every_broker_is_a_cluster_of_its_own() {
     let cluster = |kafka: &Kafka| {
-        let consumer: BaseConsumer = config(kafka.bootstrap()).create().unwrap();
+        let consumer: BaseConsumer = config(&at(kafka.bootstrap())).create().unwrap();
         consumer.client().fetch_cluster_id(PATIENCE).unwrap()
     };
     let (first, second) = (Kafka::start().unwrap(), Kafka::start().unwrap());
@@ -193,13 +169,12 @@ fn a_broker_for_throughput_serves_clients() {
 }
 
 /// [TST-01] Another version than the default one.
-#[tokio::test]
+#[test]
 #[ignore = "fetches another version; ./check --long runs it"]
-async fn a_chosen_version_is_started() {
+fn a_chosen_version_is_started() {
     let kafka = Kafka::builder().version("4.1.1").start().unwrap();
     assert!(kafka.logs().contains("Kafka version: 4.1.1"), "{}", kafka.logs());
-    let topic = unique_name("older");
-    create_topic(kafka.bootstrap(), &topic).await.unwrap();
+    let topic = new_topic(kafka.bootstrap(), "older");
     produce(kafka.bootstrap(), &topic, "read me");
-    assert_eq!(consume(kafka.bootstrap(), &topic, 1), ["read me"]);
+    assert_eq!(consumed(&at(kafka.bootstrap()), &topic), ["read me"]);
 }

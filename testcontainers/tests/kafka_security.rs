@@ -2,7 +2,7 @@
 
 mod clients;
 
-use clients::{PATIENCE, acknowledged, consumed, create_topic, refusal, with};
+use clients::kafka::{PATIENCE, acknowledged, consumed, create_topic, refusal, with};
 use levada_testcontainers::{Error, Kafka, Mechanism, Security, unique_name};
 use rdkafka::types::RDKafkaErrorCode;
 

@@ -9,9 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use levada_testcontainers::{Error, Kafka, PgBouncer, Postgres, wait_until};
-use observe::{
-    address_of, child_test, children_of, descendants_of, is_alive, listens, segment_exists, segment_of,
-};
+use observe::{child_test, children_of, descendants_of, is_alive, listens, segment_exists, segment_of};
 
 /// The reaper gives Postgres five seconds to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +29,7 @@ fn holds_servers() {
     writeln!(output, "held folder {}", postgres.folder().display()).unwrap();
     writeln!(output, "held folder {}", pooler.folder().display()).unwrap();
     writeln!(output, "held address {}", kafka.bootstrap()).unwrap();
-    writeln!(output, "held address {}", address_of(postgres.url())).unwrap();
+    writeln!(output, "held address {}", postgres.address()).unwrap();
     writeln!(output, "held address {}", pooler.address()).unwrap();
     writeln!(output, "held segment {}", segment_of(postgres.folder())).unwrap();
     writeln!(output, "held stranger {}", stranger.id()).unwrap();
@@ -216,7 +214,7 @@ fn a_dropped_handle_leaves_nothing() -> Result<(), Error> {
     let (kafka, postgres) = (Kafka::start()?, Postgres::start()?);
     let pids = [kafka.broker(1).pid().unwrap(), postgres.pid().unwrap()];
     let folders = [kafka.broker(1).folder().to_path_buf(), postgres.folder().to_path_buf()];
-    let addresses = [kafka.bootstrap().to_owned(), address_of(postgres.url()).to_owned()];
+    let addresses = [kafka.bootstrap().to_owned(), postgres.address()];
     let segment = segment_of(postgres.folder());
     assert!(pids.into_iter().all(is_alive));
     drop((kafka, postgres));

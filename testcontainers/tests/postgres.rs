@@ -1,20 +1,15 @@
 //! A Postgres server as a test sees it, through another client: tokio-postgres.
 
+mod clients;
 mod observe;
 
 use std::time::Duration;
 
+use clients::postgres::{connect, psql};
 use levada_testcontainers::{Error, Postgres, Provider, wait_until};
-use observe::{children_of, is_alive};
+use observe::{children_of, is_alive, is_root};
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
-
-async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
 
 /// [TST-01]
 #[test]
@@ -37,8 +32,7 @@ fn extensions_are_there() -> Result<(), Error> {
     assert_eq!(postgres.psql(digest)?, "0cc175b9c0f1b6a831c399e269772661");
     postgres.psql("CREATE DATABASE later")?;
     let later = postgres.url().replace("/postgres", "/later");
-    let output = std::process::Command::new("psql").args(["-Atqc", digest, &later]).output().unwrap();
-    assert_eq!(observe::printed(&output).trim(), "0cc175b9c0f1b6a831c399e269772661");
+    assert_eq!(psql(&later, digest).unwrap(), "0cc175b9c0f1b6a831c399e269772661");
     let missing = Postgres::builder().extension("no such").start().unwrap_err();
     assert!(missing.to_string().contains("no such"), "{missing}");
     Ok(())
@@ -76,9 +70,7 @@ async fn a_wrong_password_is_refused() {
 #[test]
 fn the_server_never_runs_as_root() -> Result<(), Error> {
     let postgres = Postgres::start()?;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", postgres.pid().unwrap())).unwrap();
-    let user = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
-    assert!(user.split_whitespace().all(|id| id != "0"), "{user}");
+    assert!(!is_root(postgres.pid().unwrap()));
     Ok(())
 }
 
@@ -149,20 +141,27 @@ async fn a_paused_server_answers_nothing_until_it_goes_on() {
 /// [TST-04] That a kill bites: what was acknowledged before it was written is gone, unless the server writes first.
 #[tokio::test]
 async fn an_acknowledged_row_is_lost_with_the_server_that_had_not_written_it() {
-    for (synchronous_commit, expected) in [("off", 0), ("on", 1)] {
-        // The writer of the log would come by too often.
-        let postgres = Postgres::builder().setting("synchronous_commit", synchronous_commit);
-        let postgres = postgres.setting("wal_writer_delay", "10s").start().unwrap();
-        postgres.psql("CREATE TABLE rows (id int)").unwrap();
-        postgres.psql("CHECKPOINT").unwrap();
-        let client = connect(postgres.url()).await.unwrap();
-        client.batch_execute("INSERT INTO rows VALUES (1)").await.unwrap();
-        postgres.kill();
-        postgres.restart().unwrap();
-        let client = connect(postgres.url()).await.unwrap();
-        let count: i64 = client.query_one("SELECT count(*) FROM rows", &[]).await.unwrap().get(0);
-        assert_eq!(count, expected, "synchronous_commit = {synchronous_commit}");
+    let mut found = Vec::new();
+    // The writer of the log comes by every ten seconds, and may do so just before the kill: but not each time.
+    while found.len() < 5 && !found.contains(&0) {
+        found.push(rows_after_a_kill("off").await);
     }
+    assert!(found.contains(&0), "the fault does not bite");
+    assert_eq!(rows_after_a_kill("on").await, 1);
+}
+
+/// How many rows are left of one that was acknowledged just before the kill of its server.
+async fn rows_after_a_kill(synchronous_commit: &str) -> i64 {
+    let postgres = Postgres::builder().setting("synchronous_commit", synchronous_commit);
+    let postgres = postgres.setting("wal_writer_delay", "10s").start().unwrap();
+    postgres.psql("CREATE TABLE rows (id int)").unwrap();
+    postgres.psql("CHECKPOINT").unwrap();
+    let client = connect(postgres.url()).await.unwrap();
+    client.batch_execute("INSERT INTO rows VALUES (1)").await.unwrap();
+    postgres.kill();
+    postgres.restart().unwrap();
+    let client = connect(postgres.url()).await.unwrap();
+    client.query_one("SELECT count(*) FROM rows", &[]).await.unwrap().get(0)
 }
 
 /// [TST-04]

@@ -1,13 +1,12 @@
 //! A Postgres server that speaks TLS, as libpq sees it.
 
-mod observe;
+mod clients;
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
+use clients::postgres::psql;
 use levada_testcontainers::{Error, Postgres};
-use observe::printed;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
@@ -19,26 +18,6 @@ fn secured() -> &'static Postgres {
 
 /// How the connection of a query is encrypted and who is on its other end.
 const HOW: &str = "SELECT ssl, current_user FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-
-/// What psql answers at that URL, or why it does not.
-fn psql(url: &str, sql: &str) -> Result<String, String> {
-    let mut psql = Command::new("psql");
-    psql.args([
-        "--no-psqlrc",
-        "--no-password",
-        "--tuples-only",
-        "--no-align",
-        "--dbname",
-        url,
-        "--command",
-        sql,
-    ]);
-    let output = psql.output().unwrap();
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap().trim_end().to_owned()),
-        false => Err(printed(&output)),
-    }
-}
 
 /// The URL with which `user` of `server` shows this certificate, and trusts that authority.
 fn url(server: &Postgres, user: &str, authority: &Path, certificate: Option<(&Path, &Path)>) -> String {

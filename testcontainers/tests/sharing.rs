@@ -5,7 +5,7 @@ mod observe;
 
 use std::collections::HashSet;
 
-use clients::{PATIENCE, acknowledged, at, consumed, create_topic};
+use clients::kafka::{PATIENCE, acknowledged, at, consumed, create_topic};
 use levada_testcontainers::{Kafka, Postgres, unique_name};
 use observe::printed;
 

@@ -39,9 +39,11 @@ pub fn listens(address: &str) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// The address in a URL of ours.
-pub fn address_of(url: &str) -> &str {
-    url.split_once('@').unwrap().1.split_once('/').unwrap().0
+/// Whether a process may do what only root may: any of its user ids is root's.
+pub fn is_root(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    users.split_whitespace().any(|user| user == "0")
 }
 
 /// Whether the segment of System V shared memory with this id exists.
