@@ -10,7 +10,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -59,16 +59,7 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
     if let Ok(Event::Signalled(signal)) = inbox.try_recv() {
         return Ok(ExitStatus::from_raw(signal as i32));
     }
-    let mut logs = Vec::new();
-    if let Some(kafka) = &kafka {
-        let log = kafka.broker(1).log_path();
-        command.env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap()).env(exported::KAFKA_LOG, log);
-        logs.push(Log::whole("Kafka", log.to_path_buf()));
-    }
-    if let Some(postgres) = &postgres {
-        command.env(exported::POSTGRES_URL, postgres.url()).env(exported::POSTGRES_LOG, postgres.log_path());
-        logs.push(Log::whole("Postgres", postgres.log_path().to_path_buf()));
-    }
+    let logs = export(command, kafka.as_ref(), postgres.as_ref());
     let program = Path::new(command.get_program()).to_path_buf();
     let child = command.spawn().doing("start", &program)?;
     // None if it has ended already.
@@ -77,31 +68,50 @@ pub fn run(needs: Needs, command: &mut Command) -> Result<ExitStatus, Error> {
         register_process(identity, EndWith::Terminate)?;
     }
     wait_in_background(child, events);
+    let status = wait_for_end(&inbox, identity).doing("wait for", &program)?;
+    if !status.success() {
+        logs.iter().for_each(Log::show);
+    }
+    Ok(status)
+}
 
-    let mut deadline = None;
-    let status = loop {
-        let event = match deadline {
+/// Tells the command where the servers are. Returns their logs.
+fn export(command: &mut Command, kafka: Option<&Kafka>, postgres: Option<&Postgres>) -> Vec<Log> {
+    let mut logs = Vec::new();
+    if let Some(kafka) = kafka {
+        let log = kafka.broker(1).log_path();
+        command.env(exported::KAFKA_BOOTSTRAP, kafka.bootstrap()).env(exported::KAFKA_LOG, log);
+        logs.push(Log::whole("Kafka", log.to_path_buf()));
+    }
+    if let Some(postgres) = postgres {
+        let log = postgres.log_path();
+        command.env(exported::POSTGRES_URL, postgres.url()).env(exported::POSTGRES_LOG, log);
+        logs.push(Log::whole("Postgres", log.to_path_buf()));
+    }
+    logs
+}
+
+/// Waits for the end of the command, and hands signals on to it meanwhile.
+fn wait_for_end(inbox: &Receiver<Event>, command: Option<Identity>) -> std::io::Result<ExitStatus> {
+    let mut patience = None;
+    loop {
+        let event = match patience {
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(patience) => inbox.recv_timeout(patience),
         };
         match event {
-            Ok(Event::Ended(status)) => break status.doing("wait for", &program)?,
+            Ok(Event::Ended(status)) => return status,
             Ok(Event::Signalled(signal)) => {
-                hand_on(identity, signal);
-                deadline = Some(PATIENCE);
+                hand_on(command, signal);
+                patience = Some(PATIENCE);
             }
+            // The patience is over: the thread that listens for signals keeps the channel open.
             Err(_) => {
-                hand_on(identity, Signal::SIGKILL);
-                deadline = None;
+                hand_on(command, Signal::SIGKILL);
+                patience = None;
             }
-        }
-    };
-    if !status.success() {
-        for log in &logs {
-            log.show();
         }
     }
-    Ok(status)
 }
 
 /// Starts both servers at the same time.
@@ -118,6 +128,7 @@ fn start(needs: Needs) -> Result<(Option<Kafka>, Option<Postgres>), Error> {
     })
 }
 
+/// Sends the command a signal, unless it has ended.
 fn hand_on(process: Option<Identity>, signal: Signal) {
     if let Some(process) = process {
         process.signal(signal);

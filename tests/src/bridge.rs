@@ -1,7 +1,7 @@
 //! A bridge in a process of its own, to be watched, stopped and killed.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -175,8 +175,7 @@ impl Bridge {
     /// Waits for its end.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
-        let log = |bridge: &Bridge| bridge.log();
-        assert!(self.ends_within(PATIENCE * 3), "the bridge did not end; its log:\n{}", log(&self));
+        assert!(self.ends_within(PATIENCE * 3), "the bridge did not end; its log:\n{}", self.log());
         let code = self.status.and_then(|status| status.code());
         Finished { code, out: read(&self.folder.path().join("out")), log: self.log() }
     }
@@ -191,5 +190,5 @@ impl Drop for Bridge {
 }
 
 fn read(file: &Path) -> String {
-    fs::read_to_string(PathBuf::from(file)).unwrap_or_default()
+    fs::read_to_string(file).unwrap_or_default()
 }

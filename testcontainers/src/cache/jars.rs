@@ -49,12 +49,12 @@ impl Jars {
     }
 
     /// Returns the folder that the jars are in.
-    pub(crate) fn lib(&self) -> PathBuf {
+    pub(super) fn lib(&self) -> PathBuf {
         self.folder.join("lib")
     }
 
     /// Returns the folder for archives of loaded classes: beside the sealed entry, which a new file would break.
-    pub(crate) fn archives(&self) -> PathBuf {
+    pub(super) fn archives(&self) -> PathBuf {
         let mut path = self.folder.clone().into_os_string();
         path.push(".classes");
         PathBuf::from(path)

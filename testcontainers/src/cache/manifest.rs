@@ -9,14 +9,14 @@ use crate::error::Doing;
 const NAME: &str = "MANIFEST";
 
 /// Seals a folder.
-pub(crate) fn write(folder: &Path) -> Result<(), Error> {
+pub(super) fn write(folder: &Path) -> Result<(), Error> {
     let path = folder.join(NAME);
     let lines = list(folder).doing("list", folder)?;
     fs::write(&path, lines).doing("write", &path)
 }
 
 /// Tells whether a folder is sealed and still holds exactly what it was sealed with.
-pub(crate) fn matches(folder: &Path) -> bool {
+pub(super) fn matches(folder: &Path) -> bool {
     match (fs::read_to_string(folder.join(NAME)), list(folder)) {
         (Ok(sealed), Ok(found)) => sealed == found,
         _ => false,

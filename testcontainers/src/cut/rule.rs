@@ -110,12 +110,12 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] when that has not happened within `deadline`.
-    pub fn wait(&self, deadline: Duration) -> Result<(), Error> {
+    /// [`Error::TimedOut`] when that has not happened within `patience`.
+    pub fn wait(&self, patience: Duration) -> Result<(), Error> {
         let fired = self.state.fired();
-        let waited = self.state.told.wait_timeout_while(fired, deadline, |fired| !*fired);
+        let waited = self.state.told.wait_timeout_while(fired, patience, |fired| !*fired);
         let (fired, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *fired { Ok(()) } else { Err(Error::TimedOut { what: self.state.describe(), after: deadline }) }
+        if *fired { Ok(()) } else { Err(Error::TimedOut { what: self.state.describe(), after: patience }) }
     }
 }
 

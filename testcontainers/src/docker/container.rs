@@ -37,7 +37,7 @@ const EVERYBODY_MAY_WRITE: i64 = 0o1777;
 ///
 /// Every method takes `&self`: one thread may kill the server while another talks to it.
 #[derive(Debug)]
-pub(crate) struct Container {
+pub(super) struct Container {
     pub(super) spec: Spec,
     pub(super) name: String,
     pub(super) client: Docker,
@@ -63,7 +63,7 @@ impl Container {
     ///
     /// [`Error::Engine`], [`Error::RemoteEngine`], [`Error::Missing`] (the reaper needs the engine's command line client),
     /// [`Error::Image`]; otherwise as for a server process, with the end of the log.
-    pub(crate) fn start(spec: Spec) -> Result<Container, Error> {
+    pub(super) fn start(spec: Spec) -> Result<Container, Error> {
         let engine = connect()?;
         let name = unique_name(spec.prefix);
         register_container(&name, &engine.address)?;
@@ -79,7 +79,7 @@ impl Container {
 
     /// Returns the name by which the engine knows the container.
     #[cfg(test)]
-    pub(crate) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 

@@ -15,7 +15,7 @@ const FORCE: Duration = Duration::from_secs(30);
 impl Container {
     /// Kills every process of the container as `kill -9` does and returns when they are gone; does nothing when it is not
     /// running.
-    pub(crate) fn kill(&self) -> Result<(), Error> {
+    pub(super) fn kill(&self) -> Result<(), Error> {
         let mut life = self.life();
         self.end_by_force()?;
         Container::settle(&mut life)
@@ -26,18 +26,18 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] when it has not ended within `deadline`; it is killed then.
-    pub(crate) fn stop(&self, signal: Signal, deadline: Duration) -> Result<(), Error> {
+    /// [`Error::TimedOut`] when it has not ended within `patience`; it is killed then.
+    pub(super) fn stop(&self, signal: Signal, patience: Duration) -> Result<(), Error> {
         let mut life = self.life();
         // A paused server could not hear the request.
         self.resume_if_paused()?;
         self.signal(signal)?;
-        let ended = self.ended_within(deadline)?.is_some();
+        let ended = self.ended_within(patience)?.is_some();
         if !ended {
             self.end_by_force()?;
         }
         Container::settle(&mut life)?;
-        if ended { Ok(()) } else { Err(self.still_runs(deadline)) }
+        if ended { Ok(()) } else { Err(self.still_runs(patience)) }
     }
 
     /// Starts the container again on the same data and ports, and returns when its server is ready.
@@ -45,7 +45,7 @@ impl Container {
     /// # Errors
     ///
     /// As [`Container::start`].
-    pub(crate) fn start_again(&self) -> Result<(), Error> {
+    pub(super) fn start_again(&self) -> Result<(), Error> {
         let mut life = self.life();
         if self.is_running() {
             return Ok(());
@@ -62,7 +62,7 @@ impl Container {
     /// # Errors
     ///
     /// [`Error::NotRunning`].
-    pub(crate) fn pause(&self) -> Result<(), Error> {
+    pub(super) fn pause(&self) -> Result<(), Error> {
         let _life = self.life();
         self.must_run()?;
         let (client, name) = (self.client.clone(), self.name.clone());
@@ -74,7 +74,7 @@ impl Container {
     /// # Errors
     ///
     /// [`Error::NotRunning`].
-    pub(crate) fn unpause(&self) -> Result<(), Error> {
+    pub(super) fn unpause(&self) -> Result<(), Error> {
         let _life = self.life();
         self.must_run()?;
         self.resume_if_paused()

@@ -19,18 +19,18 @@ use crate::Error;
 
 impl Container {
     /// Tells whether the container runs; a paused one does.
-    pub(crate) fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.state().is_ok_and(|state| state.running.unwrap_or_default())
     }
 
     /// Returns the number of the container's main process on this machine, or `None` when it is not running.
-    pub(crate) fn pid(&self) -> Option<i32> {
+    pub(super) fn pid(&self) -> Option<i32> {
         let pid = self.state().ok()?.pid?;
         i32::try_from(pid).ok().filter(|pid| *pid != 0)
     }
 
     /// Runs a command in the container, as the container's user, and returns its output and how it ended.
-    pub(crate) fn exec(&self, command: &[&str]) -> Result<Output, Error> {
+    pub(super) fn exec(&self, command: &[&str]) -> Result<Output, Error> {
         let command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
         let (client, name) = (self.client.clone(), self.name.clone());
         self.ask("run a command in", run_inside(client, name, command))
@@ -44,10 +44,10 @@ impl Container {
         Ok(found.state.unwrap_or_default())
     }
 
-    /// Waits until the container is not running and returns its exit code; `None` at the deadline.
-    pub(super) fn ended_within(&self, deadline: Duration) -> Result<Option<i32>, Error> {
+    /// Waits until the container is not running and returns its exit code; `None` when `patience` is over.
+    pub(super) fn ended_within(&self, patience: Duration) -> Result<Option<i32>, Error> {
         let waiting = exit_code(self.client.clone(), self.name.clone());
-        let code = self.ask("wait for", async move { timeout(deadline, waiting).await.ok().transpose() })?;
+        let code = self.ask("wait for", async move { timeout(patience, waiting).await.ok().transpose() })?;
         // An exit code has eight bits.
         Ok(code.map(|code| i32::try_from(code).unwrap_or(i32::from(u8::MAX))))
     }

@@ -22,7 +22,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use container::Container;
+use container::Container;
+
 pub(crate) use images::Image;
 pub(crate) use server::ContainerServer;
 pub(crate) use spec::{File, Ready, Spec};

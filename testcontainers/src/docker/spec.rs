@@ -43,8 +43,8 @@ pub(crate) struct File {
 pub(crate) enum Ready {
     /// By logging this, since the present start.
     Logs(&'static str),
-    /// By answering a question. Postgres must be asked over TCP and with a query: the stock image runs another server, on
-    /// a local socket only, before the real one, and both log the same.
+    /// By answering a question. Postgres must be asked over TCP: the stock image runs another server, on a local socket
+    /// only, before the real one, and both log the same.
     Answers(Arc<dyn Fn() -> bool + Send + Sync>),
 }
 

@@ -336,7 +336,7 @@ fn no_container_is_left_after_kill_9_of_the_test_process() {
     assert_no_volume(&volumes);
 }
 
-/// [TST-03]
+/// [TST-02]
 #[test]
 fn an_engine_that_does_not_answer_is_named() {
     let mut child = child_test("asks_for_the_engine");

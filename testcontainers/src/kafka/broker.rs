@@ -17,7 +17,7 @@ use crate::server::Server;
 pub(crate) const SERVER: &str = "Kafka";
 
 /// How long a graceful stop may take; a broker that has nobody to hand over to is done in a second.
-const STOP_DEADLINE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One broker; see [`Kafka::broker`](super::Kafka::broker).
 #[derive(Debug)]
@@ -75,6 +75,7 @@ impl Broker {
     /// Returns the address of the broker's plaintext listener; it stays the same across restarts.
     #[must_use]
     pub fn address(&self) -> String {
+        // Every broker has this listener.
         self.address_of(Listener::Plaintext).unwrap_or_default()
     }
 
@@ -113,7 +114,7 @@ impl Broker {
     ///
     /// [`Error::TimedOut`] when it has not ended within a minute; it is killed then.
     pub fn stop(&self) -> Result<(), Error> {
-        self.server.stop(Signal::SIGTERM, STOP_DEADLINE)
+        self.server.stop(Signal::SIGTERM, STOP_PATIENCE)
     }
 
     /// Starts the broker again on the same data and ports, and returns when it serves clients. One that still runs is

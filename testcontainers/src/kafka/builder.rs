@@ -111,13 +111,14 @@ impl KafkaBuilder {
     /// # Errors
     ///
     /// [`Error::Missing`] when Java, or on first use Maven, is not installed; [`Error::Refused`] for a number of brokers
-    /// that cannot be had, or when servers are somebody else's (`LEVADA_PROVIDER=external`); otherwise what went wrong,
-    /// with the end of the broker's log.
+    /// that cannot be had, for what a container cannot have, or when servers are somebody else's
+    /// (`LEVADA_PROVIDER=external`); [`Error::NeedsRoot`] for a [`disk`](KafkaBuilder::disk); otherwise what went wrong, with
+    /// the end of the broker's log.
     pub fn start(self) -> Result<Kafka, Error> {
         start(&self)
     }
 
-    /// The listeners of each broker.
+    /// Returns the listeners of each broker.
     pub(super) fn listeners(&self) -> Vec<Listener> {
         let mut listeners = vec![Listener::Plaintext];
         if self.is_behind_cut {

@@ -20,7 +20,7 @@ const DATA: &str = "/var/lib/kafka/data";
 const PROPERTIES: &str = "/mnt/shared/config/server.properties";
 
 /// How long a start may take: the image formats the data first, with a JVM of its own.
-const START_DEADLINE: Duration = Duration::from_secs(120);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Says how to start the broker's container.
 pub(super) fn server(
@@ -46,7 +46,7 @@ pub(super) fn server(
         tmpfs: Vec::new(),
         log: folder.log(),
         ready: Ready::Logs(READY),
-        patience: START_DEADLINE,
+        patience: START_PATIENCE,
     };
     Ok(Box::new(ContainerServer::new(spec)))
 }

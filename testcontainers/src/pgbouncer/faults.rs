@@ -8,7 +8,7 @@ use super::PgBouncer;
 use crate::Error;
 
 /// How long transactions may take to end before a stop becomes a kill.
-const STOP_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 impl PgBouncer {
     /// Kills the pooler as `kill -9` does and returns when it is gone; does nothing when it is not running.
@@ -23,7 +23,7 @@ impl PgBouncer {
     ///
     /// [`Error::TimedOut`] when that takes more than half a minute; it is killed then.
     pub fn stop(&self) -> Result<(), Error> {
-        self.server.stop(Signal::SIGINT, STOP_DEADLINE)
+        self.server.stop(Signal::SIGINT, STOP_PATIENCE)
     }
 
     /// Starts the pooler again on the same port, and returns when it accepts connections. One that still runs is killed

@@ -88,7 +88,8 @@ impl PostgresBuilder {
     /// # Errors
     ///
     /// [`Error::Missing`] when PostgreSQL is not installed; [`Error::Refused`] when servers are somebody else's
-    /// (`LEVADA_PROVIDER=external`); otherwise what went wrong, with the end of the server's log.
+    /// (`LEVADA_PROVIDER=external`), or for what a container cannot have; [`Error::NeedsRoot`] for a
+    /// [`disk`](PostgresBuilder::disk); otherwise what went wrong, with the end of the server's log.
     pub fn start(self) -> Result<Postgres, Error> {
         start(&self)
     }

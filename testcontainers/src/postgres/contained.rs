@@ -16,7 +16,7 @@ use crate::process::{DataFolder, Port};
 use crate::server::Server;
 
 /// How long a start may take: the image initialises the data first.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
     if builder.disk.is_some() || builder.tls != Tls::Off {
@@ -47,7 +47,7 @@ pub(super) fn start(builder: &PostgresBuilder) -> Result<Postgres, Error> {
         tmpfs: vec!["/var/run/postgresql".to_owned()],
         log: log.clone(),
         ready: Ready::Answers(Arc::new(move || asks_for_a_password(number))),
-        patience: START_DEADLINE,
+        patience: START_PATIENCE,
     };
     let server = Box::new(ContainerServer::new(spec));
     server.start()?;

@@ -8,7 +8,7 @@ use super::Postgres;
 use crate::Error;
 
 /// How long a stop may take. Postgres itself kills backends that ignore an immediate stop after five seconds.
-const STOP_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Postgres {
     /// Kills the postmaster and all its backends as `kill -9` does and returns when they are gone; does nothing when the
@@ -24,7 +24,7 @@ impl Postgres {
     ///
     /// [`Error::TimedOut`] when it has not ended within half a minute; it is killed then.
     pub fn stop_immediate(&self) -> Result<(), Error> {
-        self.server.stop(Signal::SIGQUIT, STOP_DEADLINE)
+        self.server.stop(Signal::SIGQUIT, STOP_PATIENCE)
     }
 
     /// Stops the server in order: open transactions are rolled back, a checkpoint is written (`pg_ctl stop -m fast`). Does
@@ -34,7 +34,7 @@ impl Postgres {
     ///
     /// [`Error::TimedOut`] when it has not ended within half a minute; it is killed then.
     pub fn stop(&self) -> Result<(), Error> {
-        self.server.stop(Signal::SIGINT, STOP_DEADLINE)
+        self.server.stop(Signal::SIGINT, STOP_PATIENCE)
     }
 
     /// Starts the server again on the same data and port, and returns when it accepts connections. One that still runs is

@@ -27,7 +27,7 @@ use crate::provider::Provider;
 use crate::wait::wait_for;
 
 /// How long a standby may take from its start until it streams, and until it is what commits wait for. It takes a second.
-const DEADLINE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a promotion may take: the standby first replays what it has.
 const PROMOTION_SECONDS: u32 = 60;
@@ -122,13 +122,13 @@ impl Postgres {
         state: &str,
     ) -> Result<(), Error> {
         let look = format!("SELECT {column} FROM pg_stat_replication WHERE application_name = '{name}'");
-        let seen = wait_for(DEADLINE, || match self.psql(&look) {
+        let seen = wait_for(PATIENCE, || match self.psql(&look) {
             Ok(seen) => (seen == state).then_some(Ok(())),
             Err(error) => Some(Err(error)),
         });
         // The standby goes with the failure, so its log must be in it.
         seen.unwrap_or_else(|| {
-            Err(Error::NotReady { server: SERVER, after: DEADLINE, log: standby.log_tail() })
+            Err(Error::NotReady { server: SERVER, after: PATIENCE, log: standby.log_tail() })
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use super::identity::{Identity, read_stat};
 
 /// Returns the children that a process has now. Stop the process first if it must not start new ones meanwhile.
-pub(crate) fn children_of(parent: Identity) -> Vec<Identity> {
+pub(super) fn children_of(parent: Identity) -> Vec<Identity> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };

@@ -22,7 +22,7 @@ pub(crate) struct SmallDisk {
 
 impl SmallDisk {
     /// Mounts an empty disk of `bytes` bytes on a new folder. Only root may.
-    pub(crate) fn mount(path: &Path, bytes: u64) -> Result<SmallDisk, Error> {
+    pub(super) fn mount(path: &Path, bytes: u64) -> Result<SmallDisk, Error> {
         if !Uid::effective().is_root() {
             return Err(Error::NeedsRoot { action: "mount a small disk" });
         }

@@ -15,10 +15,10 @@ pub(crate) struct Identity {
 }
 
 /// The fields of `/proc/PID/stat` that we use.
-pub(crate) struct Stat {
-    pub(crate) state: char,
-    pub(crate) parent: i32,
-    pub(crate) started: u64,
+pub(super) struct Stat {
+    pub(super) state: char,
+    pub(super) parent: i32,
+    pub(super) started: u64,
 }
 
 impl Identity {
@@ -28,7 +28,7 @@ impl Identity {
     }
 
     /// Tells whether the process still exists; one that ended and was not waited for is gone.
-    pub(crate) fn is_alive(self) -> bool {
+    pub(super) fn is_alive(self) -> bool {
         read_stat(self.pid)
             .is_some_and(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'))
     }
@@ -42,7 +42,7 @@ impl Identity {
 }
 
 /// Reads what the system says about a process; `None` when there is none.
-pub(crate) fn read_stat(pid: i32) -> Option<Stat> {
+pub(super) fn read_stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

@@ -15,7 +15,7 @@ use crate::wait::wait_for;
 
 /// How long a server may take until it serves clients. It takes seconds; this is patience for a busy machine, or for a
 /// server with much to recover.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How it is seen that a server serves clients.
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ impl LocalServer {
         // A restart appends to the log of the start before it.
         let log = Log::from_now(server, self.launch.log.clone());
         let mut process = self.launch.spawn()?;
-        let outcome = wait_for(START_DEADLINE, || match process.ended() {
+        let outcome = wait_for(START_PATIENCE, || match process.ended() {
             Some(status) => Some(Err(ended_early(server, status, &log))),
             None => self.is_ready(&process, &log).then_some(Ok(())),
         });
         match outcome {
             Some(result) => result.map(|()| process),
-            None => Err(Error::NotReady { server, after: START_DEADLINE, log: log.tail() }),
+            None => Err(Error::NotReady { server, after: START_PATIENCE, log: log.tail() }),
         }
     }
 

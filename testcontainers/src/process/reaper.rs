@@ -39,7 +39,7 @@ pub(crate) fn register_process(process: Identity, end_with: EndWith) -> Result<(
 }
 
 /// Tells the reaper to remove this folder after us.
-pub(crate) fn register_folder(path: &Path) -> Result<(), Error> {
+pub(super) fn register_folder(path: &Path) -> Result<(), Error> {
     let mut line = b"folder ".to_vec();
     line.extend_from_slice(path.as_os_str().as_bytes());
     line.push(b'\n');

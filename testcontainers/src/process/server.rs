@@ -46,12 +46,12 @@ impl ServerProcess {
     }
 
     /// Sends a signal to the process alone.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         self.identity.signal(signal);
     }
 
     /// Sends a signal to the process, then to its children.
-    pub(crate) fn signal_all(&self, signal: Signal) {
+    pub(super) fn signal_all(&self, signal: Signal) {
         self.identity.signal(signal);
         for child in children_of(self.identity) {
             child.signal(signal);
@@ -59,9 +59,9 @@ impl ServerProcess {
     }
 
     /// Waits until the process has ended by itself or by an earlier signal.
-    pub(crate) fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, Error> {
-        wait_for(deadline, || self.ended())
-            .ok_or_else(|| Error::TimedOut { what: format!("the end of {}", self.server), after: deadline })
+    pub(crate) fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Error> {
+        wait_for(patience, || self.ended())
+            .ok_or_else(|| Error::TimedOut { what: format!("the end of {}", self.server), after: patience })
     }
 
     /// Kills the process and its children (SIGKILL) and returns when all of them are gone.
