@@ -1,3 +1,4 @@
+// The examples are tests: the first one is a stranger's, and runs. [TST-09]
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 

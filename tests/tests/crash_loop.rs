@@ -41,21 +41,8 @@ fn killed_bridge_writes_every_record_exactly_once() {
     let topic = Topic::create(kafka.bootstrap(), PARTITIONS as i32);
     postgres.psql("CREATE TABLE latest (id bigint PRIMARY KEY, n bigint NOT NULL)").expect("a table");
     postgres.psql("CREATE TABLE log (n bigint NOT NULL, id bigint)").expect("a table");
-    let pipeline = |name: &str, sink: &str| {
-        format!(
-            "name: {name}\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json}}\n\
-             sink:\n  postgres:\n    url: '{}'\n    table: {name}\n{sink}\n\
-             parallelism: 2\ncommit: {{rows: 500, age: 50ms}}\n",
-            kafka.bootstrap_behind_cut().expect("a proxy"),
-            topic.name,
-            line.url(postgres.url()),
-        )
-    };
-    let upsert = pipeline(
-        "latest",
-        "    mode: upsert\n    key: {from: record_key, format: text, columns: id}\n    tombstones: delete",
-    );
-    let insert = pipeline("log", "    mode: insert");
+    let brokers = kafka.bootstrap_behind_cut().expect("a proxy");
+    let [upsert, insert] = pipelines(&brokers, &topic, &line.url(postgres.url()));
 
     let begun = Instant::now();
     let reports = thread::scope(|scope| {
@@ -88,7 +75,31 @@ fn killed_bridge_writes_every_record_exactly_once() {
     for pipeline in [&upsert, &insert] {
         BridgeCommand::new(LEVADA, pipeline).until_now().run().expect_code(0);
     }
-    let rows = |sql: &str| standby.psql(sql).expect("SQL");
+    assert_tables_are_right(&standby);
+    for report in &reports {
+        report.covered().expect("a kill at every point");
+    }
+    let kills: u32 = reports.iter().map(Report::kills).sum();
+    assert!(u64::from(kills) >= length.as_secs() / 3, "only {kills} kills");
+}
+
+/// The pipelines into the upsert table and into the insert-only table.
+fn pipelines(brokers: &str, topic: &Topic, url: &str) -> [String; 2] {
+    let pipeline = |table: &str, mode: &str| {
+        format!(
+            "name: {table}\nsource:\n  kafka: {{brokers: '{brokers}', topics: {}, format: json}}\n\
+             sink:\n  postgres:\n    url: '{url}'\n    table: {table}\n{mode}\n\
+             parallelism: 2\ncommit: {{rows: 500, age: 50ms}}\n",
+            topic.name,
+        )
+    };
+    let upsert =
+        "    mode: upsert\n    key: {from: record_key, format: text, columns: id}\n    tombstones: delete";
+    [pipeline("latest", upsert), pipeline("log", "    mode: insert")]
+}
+
+fn assert_tables_are_right(postgres: &Postgres) {
+    let rows = |sql: &str| postgres.psql(sql).expect("SQL");
     assert_eq!(rows("SELECT count(*), count(DISTINCT n), min(n), max(n) FROM log").trim(), everything_once());
     let found: HashMap<u64, u64> = rows("SELECT id, n FROM latest")
         .lines()
@@ -101,12 +112,6 @@ fn killed_bridge_writes_every_record_exactly_once() {
     let expected = latest();
     assert_eq!(found.len(), expected.len(), "rows of the upsert table");
     assert!(found == expected, "the upsert table holds the last change of each key");
-
-    for report in &reports {
-        report.covered().expect("a kill at every point");
-    }
-    let kills: u32 = reports.iter().map(Report::kills).sum();
-    assert!(u64::from(kills) >= length.as_secs() / 3, "only {kills} kills");
 }
 
 /// The records: number `n` changes key `n % KEYS`; every fiftieth deletes its key.
