@@ -236,3 +236,27 @@ fn a_server_that_was_killed_and_dropped_leaves_no_shared_memory() -> Result<(), 
     assert!(!segment_exists(&segment));
     Ok(())
 }
+
+/// Not a test: it holds a server on a disk of its own and dies of kill -9.
+#[test]
+#[ignore = "run as a child process by the other test"]
+fn dies_with_a_disk() {
+    let postgres = Postgres::builder().disk(64 << 20).start().unwrap();
+    println!("\nheld {} {}", postgres.folder().display(), segment_of(&postgres.folder().join("disk")));
+    let me = std::process::id().to_string();
+    Command::new("kill").args(["-9", &me]).status().unwrap();
+    unreachable!();
+}
+
+/// [TST-05] A mounted disk is no folder to remove.
+#[test]
+fn no_disk_is_left_after_kill_9() {
+    let output = child_test("dies_with_a_disk").arg("--nocapture").output().unwrap();
+    assert_eq!(output.status.signal(), Some(9));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let held = text.lines().find_map(|line| line.strip_prefix("held ")).unwrap();
+    let (folder, segment) = held.split_once(' ').unwrap();
+    wait_until(PATIENCE, "the end of the server and its disk", || !Path::new(folder).exists()).unwrap();
+    assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains(folder));
+    assert!(!segment_exists(segment));
+}

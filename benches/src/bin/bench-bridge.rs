@@ -77,7 +77,7 @@ fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(
     let passed_on =
         ["--rows", &rows, "--brokers", kafka.bootstrap(), "--postgres", postgres.url()].map(str::to_owned);
     let runs = measure::alternate(&["one", "memory"], arguments.rounds, &passed_on)?;
-    let servers = || (measure::cpu_of_tree(kafka.pid()), measure::cpu_of_tree(postgres.pid()));
+    let servers = || (measure::cpu_of_tree(kafka.broker(1).pid()), measure::cpu_of_tree(postgres.pid()));
     let before = servers();
     let four = measure::alternate(&["four"], arguments.rounds, &passed_on)?;
     let after = servers();

@@ -13,27 +13,33 @@
 //! * [`arena`]: payload bytes, shared by all records of a batch and counted by the [`budget`].
 //! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
 //! * [`split`]: splits, positions and streams.
+//! * [`checkpoint`] and [`state`]: what is stored and when; [`template`]: the contracts of sources and sinks with checkpoints.
 //! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed; [`clock`]: time as a value.
 #![forbid(unsafe_code)]
 
 pub mod arena;
 pub mod batch;
 pub mod budget;
+pub mod checkpoint;
 pub mod clock;
 pub mod element;
 pub mod error;
 pub mod sink;
 pub mod source;
 pub mod split;
+pub mod state;
+pub mod template;
 pub mod value;
 
 pub use arena::{Arena, Slice, Text};
 pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
+pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use element::{CommitPoint, Refused, StreamElement, Tally};
 pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
 pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use split::{Position, Positions, SplitId, StreamId};
+pub use state::{ListState, Spread, State, StateError, Storable};
 pub use value::{Change, Keyed, Row, Shape, Value};

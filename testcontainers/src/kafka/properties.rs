@@ -119,6 +119,13 @@ mod tests {
         assert!(lines.contains(&advertised), "{lines:?}");
     }
 
+    /// [TST-04] A crash loop restarts often: a broker must not wait for the session of its earlier life, 9 s by default.
+    #[test]
+    fn a_killed_broker_may_register_again_soon() {
+        let (_, lines) = lines(&[], 1);
+        assert!(lines.contains(&"broker.session.timeout.ms=2000".to_owned()), "{lines:?}");
+    }
+
     /// [TST-01] What three brokers acknowledge survives one of them.
     #[test]
     fn a_cluster_keeps_every_record_on_at_least_two_brokers() {

@@ -1,0 +1,111 @@
+//! A sink whose transactions are committed in two phases, around a checkpoint.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use super::WriteContext;
+use crate::batch::Batch;
+use crate::checkpoint::CheckpointId;
+use crate::error::SinkError;
+use crate::sink::SinkContext;
+use crate::state::Storable;
+
+/// A name for a transaction that no other has, in this attempt or an earlier one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TransactionName {
+    /// The subtask that writes it.
+    pub subtask: u32,
+    /// The checkpoint that will cover it, if none is left out: the next one when it was begun.
+    pub checkpoint: CheckpointId,
+}
+
+impl fmt::Display for TransactionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.checkpoint, self.subtask)
+    }
+}
+
+/// What became of a transaction that was pre-committed before a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It waits for its commit.
+    Pending,
+    /// Its records are visible.
+    Committed,
+    /// Its records are gone.
+    Aborted,
+    /// The target does not tell.
+    Unknown,
+}
+
+/// Writes records into transactions that become visible when their checkpoint is complete.
+///
+/// ```text
+///  begin ─ write … write ─ pre_commit ─┬─ checkpoint complete ─ commit
+///    lazily, with the first record     └─ crash, restore ────── commit, from another process, by the stored handle
+///  begin ─ write … crash, restore ─ abort
+/// ```
+pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
+    /// Names a transaction; stored with the checkpoint, and all that is left of it after a crash.
+    type Handle: Storable + Clone + fmt::Debug + Send + Sync + 'static;
+
+    /// Connects and checks the target. Called once, first.
+    fn open(&mut self, ctx: SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Begins a transaction, with the first record that goes into it.
+    fn begin(
+        &mut self,
+        name: &TransactionName,
+    ) -> impl Future<Output = Result<Self::Handle, SinkError>> + Send;
+
+    /// Writes records into the open transaction.
+    fn write(
+        &mut self,
+        handle: &mut Self::Handle,
+        batch: Batch<T>,
+        ctx: &WriteContext,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Makes everything written durable, and invisible still. After it, `commit` must be able to succeed at any time, from
+    /// any process, by the stored handle alone.
+    fn pre_commit(&mut self, handle: &mut Self::Handle)
+    -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Makes a pre-committed transaction visible. Must succeed when it is visible already.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Retry`](crate::ErrorClass::Retry) and [`ErrorClass::Reconnect`](crate::ErrorClass::Reconnect) are tried
+    /// again; every other class means that the transaction is lost.
+    fn commit(&mut self, handle: &Self::Handle) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Drops a transaction. Must succeed when it is gone already, or never was.
+    fn abort(&mut self, handle: &Self::Handle) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Tells what became of transactions, in the order of `handles`; `None` when the target cannot be asked. Called once a
+    /// job, after a crash and before anything is committed.
+    fn inspect(
+        &mut self,
+        handles: &[Self::Handle],
+    ) -> impl Future<Output = Result<Option<Vec<Fate>>, SinkError>> + Send {
+        let _ = handles;
+        async { Ok(None) }
+    }
+
+    /// Ends whatever earlier attempts have left open and no handle names. Called after a restore, once these are resolved.
+    fn fence(&mut self, kept: &[Self::Handle]) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = kept;
+        async { Ok(()) }
+    }
+
+    /// Returns how long a transaction may stay open before the target drops it; `None` for ever.
+    fn transaction_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Releases everything. Called once, last, also after an error.
+    fn close(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}

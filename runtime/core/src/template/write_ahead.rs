@@ -1,0 +1,74 @@
+//! A sink whose records wait in the checkpoint store until their checkpoint is complete.
+
+use std::fmt;
+use std::future::Future;
+
+use crate::checkpoint::CheckpointId;
+use crate::clock::Timestamp;
+use crate::error::SinkError;
+use crate::sink::SinkContext;
+
+/// Names a segment for good: the same after a restart, a new submission of the job and a change of parallelism.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Marker {
+    /// The job's name.
+    pub job: String,
+    /// The sink's uid.
+    pub uid: String,
+    /// The subtask that took the records; after a change of parallelism another one may send them.
+    pub subtask: u32,
+    /// The checkpoint that covers them.
+    pub checkpoint: CheckpointId,
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.job, self.uid, self.subtask, self.checkpoint)
+    }
+}
+
+/// The records that one subtask took between two checkpoints, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment<T> {
+    /// Its name.
+    pub marker: Marker,
+    /// When the checkpoint was triggered: the same in every repetition, so that what depends on it is.
+    pub time: Timestamp,
+    /// The records.
+    pub records: Vec<T>,
+}
+
+/// Sends segments whose checkpoint is complete, in the order of the checkpoints.
+pub trait WriteAheadSink<T>: Send + fmt::Debug {
+    /// Connects and checks the target. Called once, first.
+    fn open(&mut self, ctx: SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Sends a whole segment; `true` means that all of it is durable in the target. After `false` or an error the segment is
+    /// sent again with the next complete checkpoint, and those behind it wait.
+    ///
+    /// A segment may come twice: after a crash between its sending and the commit of its marker. A target that can commit
+    /// the marker with the data writes it here, and its committer [shares the transaction](CheckpointCommitter::shares_transaction).
+    fn send(&mut self, segment: &Segment<T>) -> impl Future<Output = Result<bool, SinkError>> + Send;
+
+    /// Releases everything. Called once, last, also after an error.
+    fn close(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// Remembers which segments were sent.
+pub trait CheckpointCommitter: Send + fmt::Debug {
+    /// Connects. Called once, first.
+    fn open(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Tells whether a segment was committed: asked before it is sent.
+    fn is_committed(&mut self, marker: &Marker) -> impl Future<Output = Result<bool, SinkError>> + Send;
+
+    /// Notes durably that a segment was sent. Not called for a committer that shares the sink's transaction.
+    fn commit(&mut self, marker: &Marker) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Tells whether [`WriteAheadSink::send`] commits the marker together with the data, which makes it exactly once.
+    fn shares_transaction(&self) -> bool {
+        false
+    }
+}
