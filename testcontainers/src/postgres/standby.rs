@@ -59,9 +59,14 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// As [`standby`](Postgres::standby); [`Error::NotReady`] too when this server does not come to wait for the standby, as
+    /// As [`standby`](Postgres::standby); [`Error::Refused`] when this server is a standby itself, whose commits are its
+    /// primary's; [`Error::NotReady`] too when this server does not come to wait for the standby, as
     /// when the builder set `synchronous_standby_names`.
     pub fn synchronous_standby(&self) -> Result<Postgres, Error> {
+        if self.psql("SELECT pg_is_in_recovery()")? == "t" {
+            // The setting would take effect with its promotion: every commit would wait for a server that is gone.
+            return Err(Error::Refused { what: "a synchronous standby is one of a primary" });
+        }
         let name = unique_name("levada_standby");
         let standby = self.start_standby(&name)?;
         // Two calls, because the first statement refuses to be in a transaction with others.
