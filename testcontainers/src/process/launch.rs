@@ -52,6 +52,7 @@ impl Launch {
         command.current_dir(&self.folder).env("LC_ALL", "C").process_group(0);
         // Files of whoever runs the tests are none of the server's: as another user it could not even read them.
         command.env("HOME", &self.folder);
+        reaper::unmark(&mut command);
         command.stdin(Stdio::piped()).stdout(log).stderr(errors);
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);
