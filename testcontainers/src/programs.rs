@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::Error;
 use crate::error::Doing;
 use crate::logs::last_lines;
+use crate::process::mark;
 
 /// Where Debian's packages put the programs of each major version.
 const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql";
@@ -92,8 +93,9 @@ fn find_pgbouncer(path: Option<OsString>, debian: &Path) -> Result<PathBuf, Erro
         .ok_or_else(|| missing("PgBouncer", "apt-get install --yes pgbouncer"))
 }
 
-/// Runs a command and returns what it printed; a failure carries the end of its output.
+/// Runs a command and returns what it printed; a failure carries the end of its output. It ends with this process.
 pub(crate) fn run_to_end(name: &str, command: &mut Command) -> Result<Output, Error> {
+    mark(command)?;
     let output = command.stdin(Stdio::null()).output().doing("run", Path::new(command.get_program()))?;
     if output.status.success() {
         return Ok(output);

@@ -384,6 +384,18 @@ fn a_delay_longer_than_the_client_s_patience_is_late_and_not_lost() {
 
 /// [TST-04]
 #[test]
+fn a_delay_without_end_is_ended_by_healing() {
+    let line = Line::new();
+    let (client, server) = line.ends();
+    line.cut.delay(Duration::MAX);
+    write(&client, b"late");
+    assert_silent(&server);
+    line.cut.heal();
+    assert_eq!(read_exactly(&server, 4), b"late");
+}
+
+/// [TST-04]
+#[test]
 fn a_throttle_spreads_bytes_over_time() {
     let line = Line::new();
     line.cut.throttle(200_000);
@@ -426,6 +438,20 @@ fn a_half_close_ends_one_direction_and_the_other_goes_on() {
         drop(sender);
         wait_until(PATIENCE, "the end of the connection", || line.cut.connections() == 0).unwrap();
     }
+}
+
+/// [TST-04]
+#[test]
+fn a_sender_without_end_that_nobody_hears_keeps_nobody_from_their_turn() {
+    let line = Line::new();
+    let (endless, _deaf) = line.towards(Direction::ToClient);
+    let sender = thread::spawn(move || while (&endless).write_all(&[0; 1 << 20]).is_ok() {});
+    line.cut.half_close(Direction::ToClient);
+    let (client, server) = line.ends();
+    write(&client, b"others");
+    assert_eq!(read_exactly(&server, 6), b"others");
+    line.cut.cut_all();
+    sender.join().unwrap();
 }
 
 /// [TST-04]

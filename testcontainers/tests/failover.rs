@@ -91,6 +91,23 @@ fn a_standby_outlives_a_restart_of_its_primary() -> Result<(), Error> {
     Ok(())
 }
 
+/// [TST-04] Its commits are its primary's: it has standbys of its own, none of which anybody waits for.
+#[test]
+fn a_standby_has_standbys_but_no_synchronous_one() -> Result<(), Error> {
+    let primary = Postgres::start()?;
+    let standby = primary.standby()?;
+    let refused = standby.synchronous_standby().unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
+    let last = standby.standby()?;
+    primary.psql("CREATE TABLE rows (id int); INSERT INTO rows VALUES (1)")?;
+    wait_for_replay(&primary, &last);
+    assert_eq!(last.psql(COUNT)?, "1");
+    primary.kill();
+    standby.promote()?;
+    assert_eq!(standby.psql("SHOW synchronous_standby_names")?, "");
+    Ok(())
+}
+
 /// [TST-04] A replay that stands still is what a reader of a lagging standby sees; a promotion ends it.
 #[test]
 fn a_paused_replay_hides_rows_and_loses_none() -> Result<(), Error> {

@@ -35,21 +35,21 @@ impl Choice {
         }
     }
 
-    /// Returns a plan for a point without a kill, if it is time for one: the point that was missed least, at its first
+    /// Returns a plan for a point without a kill, if it is time for one: the point that was tried least, at its first
     /// passing.
     ///
-    /// Before the end a point that was missed has every second life only: it may be one that the child never passes,
+    /// Before the end a point that was tried in vain has every second life only: it may be one that the child never passes,
     /// and the others shall not go short for it.
     fn owed(&self, progress: f64, report: &Report) -> Option<Plan> {
         if !(MIDDLE..LAST_END).contains(&progress) {
             return None;
         }
         let standings = self.points.iter().zip(report.points());
-        let (point, missed) = standings
+        let (point, tried) = standings
             .filter(|(_, standing)| standing.kills == 0)
-            .map(|(point, standing)| (point, standing.missed))
-            .min_by_key(|(point, missed)| (*missed, !point.needs_action))?;
-        let has_its_turn = missed == 0 || progress >= 1.0 || !self.was_owed;
+            .map(|(point, standing)| (point, standing.missed + standing.finished))
+            .min_by_key(|(point, tried)| (*tried, !point.needs_action))?;
+        let has_its_turn = tried == 0 || progress >= 1.0 || !self.was_owed;
         has_its_turn.then(|| Plan::AtPoint { point: point.name.clone(), passing: point.first_passing() })
     }
 }
@@ -90,6 +90,19 @@ mod tests {
         report.count(&at("staged"), End::AtPoint);
         assert!(choice.next(0.51, &report).is_some());
         assert_eq!(choice.next(1.0, &report), None, "nobody is owed");
+    }
+
+    /// [TST-10] Else a point that a child never passes before it finishes has every life of the second half.
+    #[test]
+    fn a_life_that_finishes_before_its_point_has_tried_it() {
+        let (mut choice, mut report) = scene();
+        report.count(&at("staged"), End::AtPoint);
+        assert_eq!(choice.next(0.6, &report), Some(at("a")));
+        report.count(&at("a"), End::Finished);
+        assert_eq!(choice.next(0.6, &report), Some(at("b")));
+        report.count(&at("b"), End::AtPoint);
+        let lives: Vec<Option<Plan>> = (0..6).map(|_| choice.next(0.7, &report)).collect();
+        assert!(lives.iter().any(|plan| *plan != Some(at("a"))), "{lives:?}");
     }
 
     /// [TST-10]

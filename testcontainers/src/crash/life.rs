@@ -10,7 +10,7 @@ use super::{End, Outcome, Plan};
 use crate::Error;
 use crate::error::{Cause, Doing};
 use crate::logs::{Log, ShownLog};
-use crate::process::{EndWith, ServerProcess, register_process};
+use crate::process::{EndWith, ServerProcess, mark, register_process};
 use crate::wait::wait_for;
 
 /// The child while it lives. Killed when dropped; the reaper kills it when the parent is gone.
@@ -41,11 +41,13 @@ impl Life {
             // What the parent itself was told is not for the child.
             Plan::AtMoment { .. } => command.env_remove(KILL_AT),
         };
+        // From its first moment on: it is not started behind a gate as servers are, because a command does not tell
+        // everything that it was given.
+        mark(&mut command)?;
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().doing("start", &program)?;
         let process = ServerProcess::new("the child", child)?;
-        // Were we killed before this line, the child would be left. It is not started behind a gate as servers are,
-        // because a command does not tell everything that it was given.
+        // Were it to lose its mark, this is left.
         register_process(process.identity(), EndWith::Kill)?;
         let log = ShownLog(Log::whole(title.clone(), path));
         Ok(Life { number, plan, title, process, log })

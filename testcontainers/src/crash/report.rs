@@ -27,6 +27,8 @@ pub struct PointReport {
     pub kills: u32,
     /// How many lives were to end there and did not come there in time.
     pub missed: u32,
+    /// How many lives were to end there and finished before.
+    pub finished: u32,
 }
 
 impl Report {
@@ -35,7 +37,9 @@ impl Report {
             name: name.to_owned(),
             seed,
             lasted: Duration::ZERO,
-            points: points.map(|name| PointReport { name: name.to_owned(), kills: 0, missed: 0 }).collect(),
+            points: points
+                .map(|name| PointReport { name: name.to_owned(), kills: 0, missed: 0, finished: 0 })
+                .collect(),
             at_random: 0,
             finished: 0,
         }
@@ -46,7 +50,12 @@ impl Report {
         match (end, point) {
             (End::AtPoint, Some(point)) => point.kills += 1,
             (End::Missed, Some(point)) => point.missed += 1,
-            (End::Finished, _) => self.finished += 1,
+            (End::Finished, point) => {
+                self.finished += 1;
+                if let Some(point) = point {
+                    point.finished += 1;
+                }
+            }
             _ => self.at_random += 1,
         }
     }

@@ -19,6 +19,10 @@ const WINDOW: usize = 256 * 1024;
 /// How much may be under way with a delay: enough that the delay is the latency of a fast line, not its bandwidth.
 const LONG_WINDOW: usize = 16 * 1024 * 1024;
 
+/// How many reads of a source there are in one turn. What is discarded fills no window, and a source that is faster than we
+/// are would never let another connection or an order have its turn.
+const READS: usize = 64;
+
 /// The faults that are in force for all connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
@@ -115,7 +119,10 @@ impl Connection {
 
     /// Takes what the source has sent, as far as there is room.
     fn read(&mut self, direction: Direction, faults: &Faults, buffer: &mut [u8]) {
-        while self.flows[direction.index()].wants(faults.window()) {
+        for _ in 0..READS {
+            if !self.flows[direction.index()].wants(faults.window()) {
+                return;
+            }
             let Some((mut source, _)) = self.sockets(direction) else { return };
             let read = source.read(buffer);
             // After the read: nothing is under way for less than the delay.

@@ -14,6 +14,9 @@ use super::url;
 use crate::Error;
 use crate::process::Port;
 
+/// The longest delay: for every one there must be an instant at which it is over.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// A TCP proxy on a port of its own on 127.0.0.1 that forwards every connection to its upstream, byte by byte, until a
 /// test tells it to do worse.
 ///
@@ -129,8 +132,9 @@ impl Cut {
     }
 
     /// Adds a latency to each direction, for what comes from now on. It is a latency and no bandwidth: what is sent
-    /// together arrives together. Zero ends it. A `connect` takes no longer than before: the proxy's kernel answers it.
+    /// together arrives together. Zero ends it; more than a year is a year. A `connect` takes no longer than before: the proxy's kernel answers it.
     pub fn delay(&self, delay: Duration) {
+        let delay = delay.min(LONGEST_DELAY);
         self.order(move |relay| relay.faults().delay = delay);
     }
 

@@ -23,6 +23,7 @@ mod pace;
 mod pattern;
 mod relay;
 mod rule;
+mod send_queues;
 mod tally;
 mod url;
 mod watch;

@@ -30,6 +30,14 @@ impl Matcher {
         self.matched == self.pattern.len()
     }
 
+    /// Returns how many of the next bytes, from the first on, leave it without a match.
+    pub(super) fn passes(&self, bytes: &[u8]) -> usize {
+        if self.matched > 0 {
+            return 0;
+        }
+        bytes.iter().position(|byte| *byte == self.pattern[0]).unwrap_or(bytes.len())
+    }
+
     /// Returns how many of the bytes seen last are the beginning of the pattern: the most that may have to be withheld.
     pub(super) fn matched(&self) -> usize {
         self.matched

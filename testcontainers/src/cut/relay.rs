@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::connection::{Connection, Faults};
 use super::farewell::{Farewell, reset_now};
 use super::rule::{Direction, RuleState};
+use super::send_queues::SendQueues;
 use super::tally::Tally;
 
 /// How much one read takes at most.
@@ -138,8 +139,9 @@ impl Relay {
 
     fn say_farewell(&mut self) {
         let now = Instant::now();
+        let queues = SendQueues::default();
         for mut farewell in std::mem::take(&mut self.farewells) {
-            if farewell.go_on(now) {
+            if farewell.go_on(now, &queues) {
                 farewell.close();
             } else {
                 self.farewells.push(farewell);

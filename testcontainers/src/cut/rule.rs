@@ -48,6 +48,10 @@ pub enum Trigger {
     /// Before the first byte of the pattern is forwarded, when all of it has come. What may become the pattern is
     /// withheld until it is known not to be: until the next byte that does not fit, or the end of the stream. An empty
     /// pattern is like `AfterBytes(0)`.
+    ///
+    /// So a message that ends with the pattern's beginning never arrives whole if its sender waits for an answer. Take a
+    /// pattern whose first byte ends no message: for a query of Postgres, `"\x0bCOMMIT\0"`, with its length, because the
+    /// random bytes by which a client logs in end with a `C` once in a hundred times.
     Before(Vec<u8>),
 }
 
@@ -64,7 +68,7 @@ impl Trigger {
         Trigger::After(pattern.as_ref().to_vec())
     }
 
-    /// Fires when all of `pattern` has come, and nothing of it was forwarded.
+    /// Fires when all of `pattern` has come, and nothing of it was forwarded. See [`Trigger::Before`] for what to begin it with.
     #[must_use]
     pub fn before(pattern: impl AsRef<[u8]>) -> Trigger {
         Trigger::Before(pattern.as_ref().to_vec())

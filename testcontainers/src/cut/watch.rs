@@ -39,6 +39,22 @@ impl Watch {
         }
     }
 
+    /// Returns how many of the next bytes, from the first on, need no look: they are not its place and begin no pattern.
+    pub(super) fn passes(&self, bytes: &[u8]) -> usize {
+        match self {
+            Watch::AfterBytes(left) => usize::try_from(*left - 1).unwrap_or(usize::MAX).min(bytes.len()),
+            Watch::After(matcher) | Watch::Before(matcher) => matcher.passes(bytes),
+            Watch::AtOnce => 0,
+        }
+    }
+
+    /// Takes so many of the next bytes, which need no look.
+    pub(super) fn pass(&mut self, count: usize) {
+        if let Watch::AfterBytes(left) = self {
+            *left -= count as u64;
+        }
+    }
+
     /// Returns how many of the last bytes must not be forwarded yet.
     pub(super) fn withholds(&self) -> usize {
         match self {

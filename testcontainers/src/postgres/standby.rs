@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::Postgres;
 use super::handle::{PASSWORD, SERVER, USER};
-use super::psql::CONNECT_TIMEOUT;
+use super::psql;
 use super::secured::Secrets;
 use super::start::{Origin, start_from};
 use crate::Error;
@@ -60,9 +60,14 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// As [`standby`](Postgres::standby); [`Error::NotReady`] too when this server does not come to wait for the standby, as
+    /// As [`standby`](Postgres::standby); [`Error::Refused`] when this server is a standby itself, whose commits are its
+    /// primary's; [`Error::NotReady`] too when this server does not come to wait for the standby, as
     /// when the builder set `synchronous_standby_names`.
     pub fn synchronous_standby(&self) -> Result<Postgres, Error> {
+        if self.psql("SELECT pg_is_in_recovery()")? == "t" {
+            // The setting would take effect with its promotion: every commit would wait for a server that is gone.
+            return Err(Error::Refused { what: "a synchronous standby is one of a primary" });
+        }
         let name = unique_name("levada_standby");
         let standby = self.start_standby(&name)?;
         // Two calls, because the first statement refuses to be in a transaction with others.
@@ -143,7 +148,7 @@ fn copy_primary(primary: &str, name: &str, data: &Path, user: Option<User>) -> R
     copy.args(["--dbname", &format!("host={host} port={port} user={USER} application_name={name}")]);
     copy.args(["--slot", name, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--no-password"]);
     copy.arg("--pgdata").arg(data).env("PGPASSWORD", PASSWORD);
-    copy.env(CONNECT_TIMEOUT.0, CONNECT_TIMEOUT.1);
+    copy.env(psql::TIMEOUT, psql::PATIENCE);
     // It must not look into the home of whoever runs the tests, which the user that it runs as may not enter.
     copy.env("HOME", data).current_dir(data);
     if let Some(user) = user {

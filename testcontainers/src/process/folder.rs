@@ -21,7 +21,7 @@ pub(crate) struct DataFolder {
 impl DataFolder {
     /// Creates an empty folder that only its owner may enter. The reaper hears of it before it exists.
     pub(crate) fn create(server: &str) -> Result<DataFolder, Error> {
-        let path = std::env::temp_dir().join(unique_name(&format!("levada-{server}")));
+        let path = path_in(&std::env::temp_dir(), server)?;
         reaper::register_folder(&path)?;
         DirBuilder::new().mode(0o700).create(&path).doing("create the folder", &path)?;
         Ok(DataFolder { path, disk: None })
@@ -58,11 +58,32 @@ impl DataFolder {
     }
 }
 
+/// Returns a new path in the folder for temporary files: an absolute one, because servers and the reaper work elsewhere.
+fn path_in(temporary: &Path, server: &str) -> Result<PathBuf, Error> {
+    let path = temporary.join(unique_name(&format!("levada-{server}")));
+    std::path::absolute(&path).doing("find the way to", &path)
+}
+
 impl Drop for DataFolder {
     fn drop(&mut self) {
         // Before the folder around it.
         self.disk.take();
         // What cannot be removed now, the reaper tries again at the end of this process.
         fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::path_in;
+
+    /// [TST-05] The reaper would remove something else, or nothing.
+    #[test]
+    fn a_relative_folder_for_temporary_files_is_the_same_one_for_everybody() {
+        let here = std::env::current_dir().unwrap();
+        let path = path_in(Path::new("relative"), "kafka").unwrap();
+        assert_eq!(path.parent().unwrap(), here.join("relative"));
     }
 }

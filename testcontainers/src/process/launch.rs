@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -51,24 +51,68 @@ impl Launch {
         command.current_dir(&self.folder).env("LC_ALL", "C").process_group(0);
         // Files of whoever runs the tests are none of the server's: as another user it could not even read them.
         command.env("HOME", &self.folder);
+        reaper::unmark(&mut command);
         command.stdin(Stdio::piped()).stdout(log).stderr(errors);
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);
         }
-        let mut child = command.spawn().doing("start", &self.program)?;
+        let mut child = command.spawn().map_err(|error| self.not_started(error))?;
         let gate = child.stdin.take();
         let server = ServerProcess::new(self.server, child)?;
         reaper::register_process(server.identity(), self.end_with)?;
         open_gate(gate).doing("start", &self.program)?;
         Ok(server)
     }
+
+    fn not_started(&self, source: io::Error) -> Error {
+        let action = match self.user {
+            // The folder is that user's own, so it is one above it.
+            Some(_) if source.kind() == io::ErrorKind::PermissionDenied => {
+                let folder = self.folder.display();
+                format!(
+                    "enter {folder} as the user that {} runs as; set TMPDIR to a folder of everybody's",
+                    self.server
+                )
+            }
+            _ => format!("start {}", self.program.display()),
+        };
+        Error::Io { action, source }
+    }
 }
 
 /// Sends the line, once the reaper knows the process. On failure the dropped `ServerProcess` of the caller ends the gate.
-fn open_gate(gate: Option<impl Write>) -> std::io::Result<()> {
+fn open_gate(gate: Option<impl Write>) -> io::Result<()> {
     match gate {
         Some(mut line) => line.write_all(b"go\n"),
         // The command above asks for a pipe, so there is one.
-        None => Err(std::io::Error::other("the gate has no pipe")),
+        None => Err(io::Error::other("the gate has no pipe")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{EndWith, Launch, User};
+
+    /// [TST-01] Root's own folder for temporary files, as `mktemp --directory` makes it, is closed to the server's user.
+    #[test]
+    fn a_folder_that_the_server_s_user_may_not_enter_is_named() {
+        let closed = tempfile::tempdir().unwrap();
+        fs::set_permissions(closed.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let folder = closed.path().join("open");
+        fs::create_dir(&folder).unwrap();
+        let launch = Launch {
+            server: "Postgres",
+            program: "/bin/true".into(),
+            arguments: Vec::new(),
+            log: folder.join("server.log"),
+            folder: folder.clone(),
+            user: Some(User { uid: 65534, gid: 65534 }),
+            end_with: EndWith::Kill,
+        };
+        let error = launch.spawn().unwrap_err().to_string();
+        assert!(error.contains(folder.to_str().unwrap()) && error.contains("TMPDIR"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use identity::Identity;
 pub(crate) use launch::{Launch, User};
 pub(crate) use local::{LocalServer, Ready};
 pub(crate) use ports::{Port, on_free_ports};
-pub(crate) use reaper::{EndWith, register_process};
+pub(crate) use reaper::{EndWith, mark, register_process};
 #[cfg(feature = "docker")]
 pub(crate) use reaper::{forget_container, register_container};
 pub(crate) use server::ServerProcess;

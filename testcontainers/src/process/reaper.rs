@@ -4,11 +4,15 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::identity::Identity;
 use crate::Error;
 use crate::error::Doing;
+use crate::names::unique_name;
+
+/// The variable that marks processes which nobody could register before they ran. What they start inherits it.
+const MARK: &str = "LEVADA_ENDS_WITH";
 
 /// Run by a shell in a session of its own; its standard input is the pipe.
 const SCRIPT: &str = include_str!("reaper.sh");
@@ -38,6 +42,26 @@ pub(crate) fn register_process(process: Identity, end_with: EndWith) -> Result<(
     tell(format!("process {} {} {signal}\n", process.pid, process.started).as_bytes())
 }
 
+/// Has the reaper end, after us, the process that this command starts, and what it starts in turn. Unlike a registration it
+/// is in force from the first moment on; but a process can get rid of it, with its environment.
+pub(crate) fn mark(command: &mut Command) -> Result<(), Error> {
+    start_unless_running()?;
+    command.env(MARK, our_mark());
+    Ok(())
+}
+
+/// Takes from this command the mark of another test process, in which this one is a child: its reaper must not end what is
+/// this one's to end.
+pub(super) fn unmark(command: &mut Command) {
+    command.env_remove(MARK);
+}
+
+/// Returns the value that no other process uses.
+fn our_mark() -> &'static str {
+    static OURS: OnceLock<String> = OnceLock::new();
+    OURS.get_or_init(|| unique_name("levada"))
+}
+
 /// Tells the reaper to remove this folder after us.
 pub(super) fn register_folder(path: &Path) -> Result<(), Error> {
     let mut line = b"folder ".to_vec();
@@ -61,12 +85,16 @@ pub(crate) fn forget_container(name: &str) {
     tell(format!("removed {name}\n").as_bytes()).ok();
 }
 
+fn start_unless_running() -> Result<(), Error> {
+    tell(b"")
+}
+
 /// Sends one line, starting the reaper if there is none. The lock keeps lines whole and the reaper single.
 fn tell(line: &[u8]) -> Result<(), Error> {
     // A thread that panicked in here left at most an unfinished line; there is no state to distrust.
     let mut reaper = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
     if reaper.is_none() {
-        *reaper = Some(spawn().doing("start", Path::new("setsid"))?);
+        *reaper = Some(spawn(our_mark()).doing("start", Path::new("setsid"))?);
     }
     match reaper.as_mut().and_then(|child| child.stdin.as_mut()) {
         Some(pipe) => pipe.write_all(line).doing("register with", Path::new("the reaper")),
@@ -75,9 +103,12 @@ fn tell(line: &[u8]) -> Result<(), Error> {
     }
 }
 
-fn spawn() -> std::io::Result<Child> {
-    Command::new("setsid")
+fn spawn(mark: &str) -> std::io::Result<Child> {
+    let mut reaper = Command::new("setsid");
+    unmark(&mut reaper);
+    reaper
         .args(["/bin/sh", "-c", SCRIPT, "levada-reaper"])
+        .arg(format!("{MARK}={mark}"))
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -90,11 +121,11 @@ mod tests {
     use std::io::Write;
     use std::process::{Child, Command};
 
-    use super::{Identity, spawn};
+    use super::{Identity, MARK, spawn};
 
     /// Lets a reaper see these lines and the end of its test process; returns when it has done its work.
     fn reap(lines: &str) {
-        let mut reaper = spawn().unwrap();
+        let mut reaper = spawn("nobody's").unwrap();
         let mut pipe = reaper.stdin.take().unwrap();
         pipe.write_all(lines.as_bytes()).unwrap();
         drop(pipe);
@@ -126,6 +157,29 @@ mod tests {
         ours.wait().unwrap();
     }
 
+    /// [TST-05] Nobody may have been in time to register it; and what it started is nobody's child any more.
+    #[test]
+    fn what_carries_the_mark_is_ended_and_nothing_else() {
+        let sleep_with = |mark: &str, script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]).env(MARK, mark).stdout(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let mut ours = sleep_with("ours", "(sleep 600 & echo $!) | head -n 1; exec sleep 600");
+        let mut theirs = sleep_with("ours-not", "exec sleep 600");
+        let mut orphan = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(ours.stdout.take().unwrap()), &mut orphan)
+            .unwrap();
+        let orphan = Identity::of(orphan.trim().parse().unwrap()).unwrap();
+        let mut reaper = spawn("ours").unwrap();
+        drop(reaper.stdin.take());
+        reaper.wait().unwrap();
+        assert!(!ours.wait().unwrap().success());
+        assert!(!orphan.is_alive());
+        assert!(theirs.try_wait().unwrap().is_none(), "it was ended");
+        theirs.kill().unwrap();
+        theirs.wait().unwrap();
+    }
+
     /// [TST-05] The engine creates what it was asked for although the test process has gone meanwhile.
     #[cfg(feature = "docker")]
     #[test]
@@ -140,7 +194,7 @@ mod tests {
             String::from_utf8(output.stdout).unwrap().trim().to_owned()
         };
         let (late, gone) = (crate::unique_name("levada-late"), crate::unique_name("levada-gone"));
-        let mut reaper = spawn().unwrap();
+        let mut reaper = spawn("nobody's").unwrap();
         let mut pipe = reaper.stdin.take().unwrap();
         writeln!(pipe, "container {late} {engine}\ncontainer {gone} {engine}\nremoved {gone}").unwrap();
         drop(pipe);

@@ -6,6 +6,7 @@
 #   folder PATH                 remove this folder
 #   container NAME ENGINE       remove this container of the engine at this address, with its volumes
 #   removed NAME                this container is gone
+# The only argument is the mark: an entry of the environment of processes to end that may not have been registered in time.
 # End of file means that the test process is gone: by its own will, by a panic, by kill -9.
 
 trap '' HUP INT QUIT TERM PIPE
@@ -50,6 +51,15 @@ children_of() {
     done
 }
 
+# Ends the processes that carry the mark. The number of a process that ended a moment ago is not given to another so soon.
+end_marked() {
+    for environment in $(grep -lzxF -e "$1" /proc/[0-9]*/environ); do
+        pid=${environment#/proc/}
+        kill -s KILL "${pid%/environ}"
+    done
+}
+end_marked "$1"
+
 # First the signal that was asked for; a stopped process hears it once it is continued.
 victims=
 while read -r pid start signal; do
@@ -93,6 +103,9 @@ while [ $rounds -gt 0 ] && any_lives; do
     rounds=$((rounds - 1))
     sleep 0.05
 done
+
+# Once more: one that was being started has its environment by now.
+end_marked "$1"
 
 # Removes each container on standard input, and prints those that were not there to be removed.
 remove_containers() {
