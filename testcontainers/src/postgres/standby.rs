@@ -70,11 +70,23 @@ impl Postgres {
         }
         let name = unique_name("levada_standby");
         let standby = self.start_standby(&name)?;
+        match self.wait_for(&standby, &name) {
+            Ok(()) => Ok(standby),
+            Err(error) => {
+                // Commits would wait for ever for a standby that goes with this error, which is what the caller must hear.
+                self.psql(&format!("ALTER SYSTEM RESET {SYNCHRONOUS}")).ok();
+                self.psql("SELECT pg_reload_conf()").ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes commits on this server wait for a standby.
+    fn wait_for(&self, standby: &Postgres, name: &str) -> Result<(), Error> {
         // Two calls, because the first statement refuses to be in a transaction with others.
         self.psql(&format!("ALTER SYSTEM SET {SYNCHRONOUS} = '{name}'"))?;
         self.psql("SELECT pg_reload_conf()")?;
-        self.wait_until_seen(&standby, &name, "sync_state", "sync")?;
-        Ok(standby)
+        self.wait_until_seen(standby, name, "sync_state", "sync")
     }
 
     /// Makes a primary of a standby, and returns when it accepts writes. What it has received is replayed first.
