@@ -34,7 +34,7 @@ impl Stopped {
     async fn resumed(&self) -> Result<Vec<String>, String> {
         let mut reader =
             Reader::at(self.config.clone(), &self.positions).await.map_err(|error| error.to_string())?;
-        match reader.to_the_end().await {
+        match reader.read_all().await {
             Ok(()) => Ok(reader.lines().into_iter().map(str::to_owned).collect()),
             Err(error) => {
                 assert_eq!(error.class, ErrorClass::Fatal);

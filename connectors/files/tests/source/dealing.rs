@@ -22,7 +22,7 @@ async fn every_file_is_read_by_one_subtask() {
             for subtask in 0..parallelism {
                 let ctx = context(subtask, parallelism);
                 let mut reader = Reader::with(config.clone(), ctx, &Positions::new()).await.unwrap();
-                reader.to_the_end().await.unwrap();
+                reader.read_all().await.unwrap();
                 lines.extend(reader.lines().into_iter().map(str::to_owned));
             }
             lines.sort();
@@ -56,14 +56,14 @@ async fn a_file_that_appears_leaves_the_others_where_they_were() {
     }
     let config = LineSourceConfig::folder(folder.path());
     let mut before = Reader::at(config.clone(), &Positions::new()).await.unwrap();
-    before.to_the_end().await.unwrap();
+    before.read_all().await.unwrap();
     for name in ["a", "c"] {
         fs::write(folder.path().join(name), name).unwrap();
     }
     let mut after = Reader::at(config, &before.positions).await.unwrap();
     let splits: BTreeSet<_> = after.assignment.splits.iter().map(SplitId::to_string).collect();
     assert!(splits.into_iter().eq(["a-0", "b-0", "c-0", "d-0"]));
-    after.to_the_end().await.unwrap();
+    after.read_all().await.unwrap();
     assert_eq!(after.lines(), ["a", "c"]);
     assert_eq!(["a", "b"].map(|name| owner_of(name, 1)), [0, 0]);
 }

@@ -79,7 +79,7 @@ impl Reader {
         self.positions.merge(moved);
     }
 
-    pub(crate) async fn to_the_end(&mut self) -> Result<(), SourceError> {
+    pub(crate) async fn read_all(&mut self) -> Result<(), SourceError> {
         while self.poll().await? != Polled::End {}
         Ok(())
     }
