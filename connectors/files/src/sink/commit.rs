@@ -24,10 +24,15 @@ pub(super) fn committed(handle: &FileHandle) -> Result<(), FileError> {
 }
 
 fn steps(handle: &FileHandle) -> Result<(), FileError> {
-    if !handle.is_pre_committed() {
+    if !handle.is_pre_committed {
         return Err(FileError::NotPreCommitted(handle.clone()));
     }
     let (pending, target) = (handle.pending(), handle.target());
+    if handle.is_empty() {
+        // Readers get no file without a record.
+        folder::removed(&pending).doing("remove", &pending)?;
+        return Ok(());
+    }
     if is_waiting(handle)? {
         reached("files::before_rename").doing("publish", &target)?;
         match fs::hard_link(&pending, &target) {

@@ -17,14 +17,15 @@ use super::folder::PENDING;
 pub struct FileHandle {
     pub(super) folder: PathBuf,
     pub(super) file: String,
-    /// The file's length, known once it is pre-committed; zero before: no transaction is empty.
+    pub(super) is_pre_committed: bool,
+    /// The file's length, known once it is pre-committed.
     pub(super) bytes: u64,
     pub(super) records: u64,
 }
 
 impl FileHandle {
     pub(super) fn new(folder: PathBuf, file: String) -> Self {
-        Self { folder, file, bytes: 0, records: 0 }
+        Self { folder, file, is_pre_committed: false, bytes: 0, records: 0 }
     }
 
     /// Returns where readers find the records once the transaction is committed.
@@ -47,8 +48,9 @@ impl FileHandle {
         self.records
     }
 
-    pub(super) fn is_pre_committed(&self) -> bool {
-        self.bytes > 0
+    /// Tells whether it was pre-committed without a record: there is nothing to publish.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_pre_committed && self.bytes == 0
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -63,13 +65,14 @@ impl fmt::Display for FileHandle {
     }
 }
 
-/// Version 1: bytes, records, the length of the folder's path, each as a number of 8 bytes, big end first; the folder's
+/// Version 1: a byte that is 1 if it is pre-committed, else 0; bytes, records, the length of the folder's path, each as a number of 8 bytes, big end first; the folder's
 /// path; the file's name.
 impl Storable for FileHandle {
     const VERSION: u16 = 1;
 
     fn store(&self, out: &mut Vec<u8>) {
         let folder = self.folder.as_os_str().as_bytes();
+        out.push(u8::from(self.is_pre_committed));
         for number in [self.bytes, self.records, folder.len() as u64] {
             out.extend_from_slice(&number.to_be_bytes());
         }
@@ -88,6 +91,13 @@ impl Storable for FileHandle {
 }
 
 fn loaded(mut rest: &[u8]) -> Option<FileHandle> {
+    let (&flag, tail) = rest.split_first()?;
+    rest = tail;
+    let is_pre_committed = match flag {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
     let bytes = number(&mut rest)?;
     let records = number(&mut rest)?;
     let length = usize::try_from(number(&mut rest)?).ok()?;
@@ -96,7 +106,7 @@ fn loaded(mut rest: &[u8]) -> Option<FileHandle> {
     let file = str::from_utf8(file).ok()?.to_owned();
     // A name is one name: it must not lead out of the folder.
     let is_name = !file.is_empty() && !file.starts_with('.') && !file.contains('/');
-    (is_name && folder.is_absolute()).then_some(FileHandle { folder, file, bytes, records })
+    (is_name && folder.is_absolute()).then_some(FileHandle { folder, file, is_pre_committed, bytes, records })
 }
 
 fn number(rest: &mut &[u8]) -> Option<u64> {
@@ -110,7 +120,13 @@ mod tests {
     use super::*;
 
     fn handle() -> FileHandle {
-        FileHandle { folder: "/data/out".into(), file: "a.b.1-2-3.txt".to_owned(), bytes: 4096, records: 17 }
+        FileHandle {
+            folder: "/data/out".into(),
+            file: "a.b.1-2-3.txt".to_owned(),
+            is_pre_committed: true,
+            bytes: 4096,
+            records: 17,
+        }
     }
 
     /// [TPL-19] what an earlier version has stored is read for ever.
@@ -128,7 +144,7 @@ mod tests {
     fn a_cut_handle_and_a_later_version_are_refused() {
         let mut stored = Vec::new();
         handle().store(&mut stored);
-        for length in 0..24 + "/data/out".len() + 1 {
+        for length in 0..25 + "/data/out".len() + 1 {
             assert!(FileHandle::load(1, &stored[..length]).is_err(), "{length} bytes");
         }
         assert!(FileHandle::load(2, &stored).expect_err("later").to_string().contains("version 2"));

@@ -14,7 +14,9 @@ pub(super) fn fates(handles: &[FileHandle]) -> Result<Vec<Fate>, FileError> {
 fn fate(handle: &FileHandle, verdict: Verdict) -> Fate {
     match verdict {
         // Whatever waits there cannot be committed.
-        _ if !handle.is_pre_committed() => Fate::Aborted,
+        _ if !handle.is_pre_committed => Fate::Aborted,
+        // Nothing has to become visible.
+        _ if handle.is_empty() => Fate::Committed,
         Verdict::Pending => Fate::Pending,
         // Readers may have seen it.
         Verdict::Published | Verdict::Committed => Fate::Committed,

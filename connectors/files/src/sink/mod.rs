@@ -58,8 +58,8 @@ use write::Writer;
 /// Writes records as lines into files of a folder, exactly once.
 ///
 /// A [`TwoPhaseCommitSink`] of the records `T` that `L` makes [`Lines`] of. Its calls need a tokio runtime around them, for its
-/// blocking threads. `write` and `pre_commit` are not cancel safe: when one is dropped, its transaction can only be
-/// aborted. The others can be repeated.
+/// blocking threads. `begin`, `write` and `pre_commit` are not cancel safe: when one is dropped, its
+/// transaction goes no further. The others can be repeated.
 pub struct FileSink<T, L = PlainLines> {
     config: FileSinkConfig,
     lines: L,
@@ -160,7 +160,7 @@ impl<T, L> FileSink<T, L> {
         let synced = handle.clone();
         performed("sync", pending.clone(), move || pre_commit::synced(&file, &synced)).await?;
         self.open.remove(&pending);
-        (handle.bytes, handle.records) = (bytes, records);
+        (handle.is_pre_committed, handle.bytes, handle.records) = (true, bytes, records);
         Ok(())
     }
 

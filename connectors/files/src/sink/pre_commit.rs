@@ -27,8 +27,10 @@ pub(super) fn synced(file: &File, handle: &FileHandle) -> Result<(), FileError> 
 
 /// Pre-commits one that this sink does not have open: it must be pre-committed already.
 pub(super) fn repeated(handle: &FileHandle) -> Result<(), FileError> {
-    let is_there =
-        handle.is_pre_committed() && matches!(judged(handle)?, Verdict::Pending | Verdict::Published);
+    let is_there = match handle.is_pre_committed {
+        true => handle.is_empty() || matches!(judged(handle)?, Verdict::Pending | Verdict::Published),
+        false => false,
+    };
     match is_there {
         true => Ok(()),
         false => Err(FileError::NotBegun(handle.clone())),

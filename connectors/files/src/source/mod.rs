@@ -53,6 +53,8 @@ use reading::{Offer, Reading};
 /// the other in the order of their names. A subtask without a file returns [`Polled::End`] at once. Its calls need a tokio
 /// runtime around them, for its blocking threads.
 ///
+/// Hand an empty builder to each poll: a builder holds the permit of one batch. Dropping the future of a poll loses nothing.
+///
 /// Ahead of the byte budget it holds one piece of a file, of the size of a batch or of the longest line.
 #[derive(Debug)]
 pub struct LineSource {

@@ -119,6 +119,23 @@ async fn what_was_never_pre_committed_cannot_be_committed() {
     assert_eq!(scene.visible().len(), 0);
 }
 
+/// [TPL-14] should a driver begin one all the same: readers get no file without a record.
+#[tokio::test]
+async fn a_transaction_without_a_record_publishes_nothing() {
+    let scene = Scene::new();
+    let mut sink = scene.sink().await;
+    let mut handle = sink.begin(&name(1, 1, 0)).await.unwrap();
+    sink.write(&mut handle, lines(&[]), &CTX).await.unwrap();
+    sink.pre_commit(&mut handle).await.unwrap();
+    let handle = stored_and_loaded(&handle);
+    for _ in 0..2 {
+        scene.sink().await.commit(&handle).await.unwrap();
+    }
+    assert_eq!((scene.visible().len(), scene.waiting().len()), (0, 0));
+    let fates = sink.inspect(std::slice::from_ref(&handle)).await.unwrap();
+    assert_eq!(fates, Some(vec![Fate::Committed]));
+}
+
 /// [TPL-13] a loss is told with the handle and its counts.
 #[tokio::test]
 async fn a_transaction_whose_file_is_gone_is_lost_and_named() {
