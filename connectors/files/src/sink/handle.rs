@@ -65,8 +65,8 @@ impl fmt::Display for FileHandle {
     }
 }
 
-/// Version 1: a byte that is 1 if it is pre-committed, else 0; bytes, records, the length of the folder's path, each as a number of 8 bytes, big end first; the folder's
-/// path; the file's name.
+/// Version 1: a byte that is 1 if it is pre-committed, else 0; bytes, records and the length of the folder's path, each as a
+/// number of 8 bytes, big end first; the folder's path; the file's name.
 impl Storable for FileHandle {
     const VERSION: u16 = 1;
 
