@@ -1,0 +1,3 @@
+//! The decisions around checkpoints: alignment, the coordinator, restarts.
+
+mod align;
