@@ -14,5 +14,14 @@
 //! exactly that and decides nothing.
 
 mod align;
+mod coordinator;
+mod protocol;
+mod restart;
 
 pub use align::{Alignment, Step};
+pub use coordinator::Coordinator;
+pub use protocol::{
+    AbortReason, Action, CheckpointKind, CheckpointSettings, Command, DeclineReason, FailReason, Input,
+    RequestId, SubtaskId,
+};
+pub use restart::{Backoff, Restart, RestartStrategy, Restarts};
