@@ -1,3 +1,4 @@
 //! The decisions around checkpoints: alignment, the coordinator, restarts.
 
 mod align;
+mod scenarios;
