@@ -315,6 +315,27 @@ fn periodic_checkpoints_wait_for_the_one_in_flight() {
     assert_eq!(fixture.tick(55), [inject(3)]);
 }
 
+/// [CHK-20] A timer may fire a little early, and is then used up.
+#[test]
+fn tick_that_comes_too_early_is_asked_for_again() {
+    let mut fixture = Fixture::new(every(10), 1);
+    fixture.tick_at = None;
+    assert_eq!(fixture.tick(9), []);
+    assert_eq!(fixture.tick_at, Some(SECOND * 10));
+}
+
+/// [CHK-06] [CHK-20] A savepoint in flight is not covered by a later checkpoint.
+#[test]
+fn savepoint_in_flight_is_not_covered_by_a_later_checkpoint() {
+    let mut fixture = Fixture::new(CheckpointSettings { max_concurrent: 2, ..every(10) }, 1);
+    assert_eq!(fixture.ask(1, Command::Savepoint), [inject(1)]);
+    assert_eq!(fixture.tick(10), [inject(2)]);
+    fixture.ack(0, 2);
+    assert_eq!(fixture.written(2), [NotifyComplete(id(2))]);
+    fixture.ack(0, 1);
+    assert_eq!(fixture.written(1), [answer(1, Ok(id(1)))]);
+}
+
 /// [CHK-06] Every 10 s with a pause of 8 s: begun at 10, complete at 15, the next one at 23, and not two at once.
 #[test]
 fn pause_counts_from_the_completion_and_allows_one_in_flight() {
