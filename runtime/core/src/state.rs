@@ -1,8 +1,12 @@
 //! What operators store with a checkpoint, and how it is dealt out again when the parallelism has changed.
 
+mod redistribute;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
+
+pub use redistribute::{Redistribution, redistribute};
 
 /// How the elements of a list find their subtasks after a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,6 +18,7 @@
 
 mod atomic;
 mod balance;
+pub mod checkpoint;
 mod closing;
 mod error;
 mod job;
