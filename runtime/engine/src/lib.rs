@@ -19,6 +19,7 @@
 mod atomic;
 mod balance;
 mod closing;
+pub mod driver;
 mod error;
 mod job;
 mod map;
