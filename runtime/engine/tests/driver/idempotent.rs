@@ -1,51 +1,12 @@
 //! Flushes before barriers.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 
-use levada_core::template::{IdempotentSink, WriteContext};
-use levada_core::{Batch, ErrorClass, SinkContext, SinkError};
+use levada_core::{CheckpointId, ErrorClass, State};
 use levada_engine::driver::{DriverError, IdempotentDriver, SinkDriver};
 
-use crate::scripted::{Faults, barrier, context, id, restored, write};
-
-#[derive(Debug, Default)]
-struct Table {
-    buffered: Vec<u64>,
-    rows: BTreeSet<u64>,
-    calls: Vec<&'static str>,
-    faults: Faults,
-}
-
-#[derive(Debug, Clone, Default)]
-struct BufferingSink(Arc<Mutex<Table>>);
-
-impl BufferingSink {
-    fn call(&self, verb: &'static str, effect: impl FnOnce(&mut Table)) -> Result<(), SinkError> {
-        let mut table = self.0.lock().unwrap();
-        let entered = table.faults.enter(verb)?;
-        table.calls.push(verb);
-        effect(&mut table);
-        entered.leave()
-    }
-}
-
-impl IdempotentSink<u64> for BufferingSink {
-    async fn open(&mut self, _ctx: SinkContext) -> Result<(), SinkError> {
-        self.call("open", |table| table.buffered.clear())
-    }
-
-    async fn upsert(&mut self, batch: Batch<u64>, _ctx: &WriteContext) -> Result<(), SinkError> {
-        self.call("upsert", |table| table.buffered.extend(batch.records().iter().map(|record| record.item)))
-    }
-
-    async fn flush(&mut self) -> Result<(), SinkError> {
-        self.call("flush", |table| {
-            let buffered = std::mem::take(&mut table.buffered);
-            table.rows.extend(buffered);
-        })
-    }
-}
+use crate::scripted::{barrier, context, id, restored, write};
+use crate::table::BufferingSink;
 
 /// [TPL-05] [CHK-02]
 #[tokio::test]
@@ -56,7 +17,7 @@ async fn what_a_barrier_covers_is_flushed_before_it_goes_on() {
     write(&mut driver, [1, 2]).await.unwrap();
     assert_eq!(driver.tally().pending(), 2);
     assert!(barrier(&mut driver, id(1)).await.unwrap().is_empty());
-    assert_eq!(sink.0.lock().unwrap().calls, ["open", "upsert", "flush"]);
+    assert_eq!(sink.lock().calls, ["open", "upsert", "flush"]);
     assert_eq!(driver.tally().pending(), 0);
 }
 
@@ -68,7 +29,7 @@ async fn the_end_flushes_and_nothing_can_follow() {
     driver.open(context(0, 1, 1), None).await.unwrap();
     write(&mut driver, [1]).await.unwrap();
     driver.finish().await.unwrap();
-    assert_eq!(sink.0.lock().unwrap().rows, BTreeSet::from([1]));
+    assert_eq!(sink.lock().rows, BTreeSet::from([1]));
     assert!(matches!(write(&mut driver, [2]).await, Err(DriverError::AfterFinish)));
 }
 
@@ -78,16 +39,16 @@ async fn a_replay_converges_after_a_crash_at_any_step() {
     for calls in 0..9 {
         for has_effect in [false, true] {
             let sink = BufferingSink::default();
-            sink.0.lock().unwrap().faults.light(calls, has_effect);
+            sink.lock().faults.light(calls, has_effect);
             let (mut position, mut attempt) = (1, 1);
             while position <= 4 {
                 let mut driver = IdempotentDriver::new(sink.clone());
                 let run = run(&mut driver, attempt, &mut position).await;
-                assert_eq!(run.is_err(), sink.0.lock().unwrap().faults.is_dead());
-                sink.0.lock().unwrap().faults.revive();
+                assert_eq!(run.is_err(), sink.lock().faults.is_dead());
+                sink.lock().faults.revive();
                 attempt += 1;
             }
-            assert_eq!(sink.0.lock().unwrap().rows, BTreeSet::from([1, 2, 3, 4]));
+            assert_eq!(sink.lock().rows, BTreeSet::from([1, 2, 3, 4]));
         }
     }
 }
@@ -98,11 +59,11 @@ async fn run(
     attempt: u64,
     position: &mut u64,
 ) -> Result<(), DriverError> {
-    let restored = restored(id(*position), &levada_core::State::new());
+    let restored = restored(id(*position), &State::new());
     driver.open(context(0, 1, attempt), restored).await?;
     while *position <= 4 {
         write(driver, [*position]).await?;
-        let checkpoint = levada_core::CheckpointId::new(attempt, *position);
+        let checkpoint = CheckpointId::new(attempt, *position);
         barrier(driver, checkpoint).await?;
         driver.complete(checkpoint).await?;
         *position += 1;
@@ -117,7 +78,7 @@ async fn a_failing_flush_fails_the_barrier() {
     let mut driver = IdempotentDriver::new(sink.clone());
     driver.open(context(0, 1, 1), None).await.unwrap();
     write(&mut driver, [1]).await.unwrap();
-    sink.0.lock().unwrap().faults.fail("flush", ErrorClass::Reconnect, 1);
+    sink.lock().faults.fail("flush", ErrorClass::Reconnect, 1);
     let error = barrier(&mut driver, id(1)).await.unwrap_err();
     assert_eq!(error.to_string(), "the sink failed to flush");
 }

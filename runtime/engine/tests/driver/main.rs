@@ -8,6 +8,7 @@ mod marker_file;
 mod recovery;
 mod scripted;
 mod segments;
+mod table;
 mod transactions;
 mod two_phase;
 mod write_ahead;
