@@ -37,7 +37,7 @@ pub enum DriverError {
         records: u64,
         /// What the target says.
         #[source]
-        cause: SinkError,
+        cause: Box<SinkError>,
     },
     /// A transaction could not be committed yet. It and those behind it stay in the checkpoint.
     #[error(
@@ -54,7 +54,7 @@ pub enum DriverError {
         attempts: u32,
         /// Why the last attempt failed.
         #[source]
-        cause: SinkError,
+        cause: Box<SinkError>,
     },
     /// The stream has ended, and its last segments could not be sent.
     #[error(
@@ -113,9 +113,8 @@ impl DriverError {
     /// Tells whether another process has taken over.
     pub fn is_fenced(&self) -> bool {
         match self {
-            DriverError::Sink { cause, .. }
-            | DriverError::Committer { cause, .. }
-            | DriverError::Lost { cause, .. } => cause.is_fenced(),
+            DriverError::Sink { cause, .. } | DriverError::Committer { cause, .. } => cause.is_fenced(),
+            DriverError::Lost { cause, .. } => cause.is_fenced(),
             _ => false,
         }
     }

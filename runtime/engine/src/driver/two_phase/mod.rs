@@ -180,7 +180,7 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> TwoPhaseDriver<T, S> {
             checkpoint: transaction.checkpoint,
             records: transaction.records,
             attempts: self.options.retry.attempts.max(1),
-            cause,
+            cause: Box::new(cause),
         }
     }
 
@@ -193,7 +193,7 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> TwoPhaseDriver<T, S> {
     ) -> Result<(), DriverError> {
         let StoredTransaction { handle, checkpoint, records, .. } = transaction;
         if !self.tolerates_loss(origin, age) {
-            let handle = format!("{handle:?}");
+            let (handle, cause) = (format!("{handle:?}"), Box::new(cause));
             return Err(DriverError::Lost { handle, checkpoint: *checkpoint, records: *records, cause });
         }
         self.tally.lost += records;
