@@ -26,6 +26,8 @@ enum Event {
     Die,
     /// The next calls that make something visible fail.
     Fail(u8),
+    /// The next call that makes something visible, or notes it, does so, and its answer is lost.
+    LoseAnswer(bool),
 }
 
 /// What becomes of a checkpoint.
@@ -55,6 +57,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..8_u32, any::<bool>()).prop_map(|(calls, effect)| Event::Light(calls, effect)),
         1 => Just(Event::Die),
         1 => (1..5_u8).prop_map(Event::Fail),
+        1 => any::<bool>().prop_map(Event::LoseAnswer),
     ]
 }
 
@@ -175,6 +178,10 @@ impl<K: Kind> World<K> {
             }
             Event::Die => self.start().await?,
             Event::Fail(times) => self.kind.fail(usize::from(*times)),
+            Event::LoseAnswer(notes) => {
+                let verb = if *notes { "commit" } else { "send" };
+                self.kind.faults(|faults| faults.lose_answer(verb));
+            }
         }
         Ok(())
     }

@@ -97,6 +97,20 @@ async fn a_file_cut_anywhere_is_an_error() {
     }
 }
 
+/// [TPL-19]
+#[tokio::test]
+async fn version_1_of_a_marker_file() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a%20job/sink");
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("3.by-0"), include_str!("../golden/marker_file_v1.txt")).unwrap();
+    let mut committer = opened(folder.path(), 0).await;
+    let of = |attempt, sequence| marker("a job", 3, CheckpointId::new(attempt, sequence));
+    for (checkpoint, is_there) in [(of(4, 17), true), (of(5, 1), true), (of(4, 18), false)] {
+        assert_eq!(is_committed(&mut committer, &checkpoint).await, is_there, "{checkpoint}");
+    }
+}
+
 /// [TPL-07]
 #[tokio::test]
 async fn forgotten_markers_leave_the_file_with_the_next_commit() {

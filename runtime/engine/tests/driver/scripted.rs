@@ -113,8 +113,8 @@ pub(crate) fn deal(states: &[State], parallelism: usize) -> Vec<State> {
 /// What goes wrong with the calls of a scripted system.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// For a verb: what its next calls come to.
-    failures: HashMap<&'static str, VecDeque<ErrorClass>>,
+    /// For a verb: what its next calls come to, and whether they still have their effect.
+    failures: HashMap<&'static str, VecDeque<(ErrorClass, bool)>>,
     /// The process dies in a call: how many come before it, and whether that one still has its effect.
     fuse: Option<(u32, bool)>,
     is_dead: bool,
@@ -123,13 +123,13 @@ pub(crate) struct Faults {
 /// A call that was let through.
 #[must_use]
 pub(crate) struct Entered {
-    dies: bool,
+    answer: Result<(), SinkError>,
 }
 
 impl Entered {
     /// Ends the call, whose effect is there.
     pub(crate) fn leave(self) -> Result<(), SinkError> {
-        if self.dies { Err(death()) } else { Ok(()) }
+        self.answer
     }
 }
 
@@ -140,7 +140,12 @@ fn death() -> SinkError {
 impl Faults {
     /// Lets the next calls of a verb fail.
     pub(crate) fn fail(&mut self, verb: &'static str, class: ErrorClass, times: usize) {
-        self.failures.entry(verb).or_default().extend(std::iter::repeat_n(class, times));
+        self.failures.entry(verb).or_default().extend(std::iter::repeat_n((class, false), times));
+    }
+
+    /// Lets the next call of a verb have its effect and its answer be lost.
+    pub(crate) fn lose_answer(&mut self, verb: &'static str) {
+        self.failures.entry(verb).or_default().push_back((ErrorClass::Reconnect, true));
     }
 
     /// Lets the process die in the call behind `calls` others, with its effect or without.
@@ -162,13 +167,14 @@ impl Faults {
             return Err(death());
         }
         let dies = self.burn();
-        if dies == Some(false) {
-            return Err(death());
+        if let Some(has_effect) = dies {
+            return if has_effect { Ok(Entered { answer: Err(death()) }) } else { Err(death()) };
         }
-        if let Some(class) = self.failures.get_mut(verb).and_then(VecDeque::pop_front) {
-            return Err(SinkError::new(class, format!("{verb} was told to fail")));
-        }
-        Ok(Entered { dies: dies.is_some() })
+        let Some((class, has_effect)) = self.failures.get_mut(verb).and_then(VecDeque::pop_front) else {
+            return Ok(Entered { answer: Ok(()) });
+        };
+        let error = SinkError::new(class, format!("{verb} was told to fail"));
+        if has_effect { Ok(Entered { answer: Err(error) }) } else { Err(error) }
     }
 
     /// Tells whether the process dies in this call, and if so, whether the call has its effect.

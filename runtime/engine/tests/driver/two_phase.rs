@@ -153,6 +153,16 @@ async fn a_retriable_commit_is_tried_again_within_the_notification_with_growing_
     assert!((300..=610).contains(&waited.as_millis()), "{waited:?}");
 }
 
+/// [TPL-10] [TPL-13]
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_answer_was_lost_is_repeated_without_effect() {
+    let target = Target::default();
+    let mut driver = three_checkpoints(&target).await;
+    target.lock().faults.lose_answer("commit");
+    driver.complete(id(1)).await.unwrap();
+    assert_eq!(target.visible(), [42, 43]);
+}
+
 /// [TPL-13]
 #[tokio::test]
 async fn a_lost_transaction_fails_loudly_with_handle_checkpoint_and_record_count() {

@@ -244,6 +244,21 @@ async fn a_committer_that_shares_the_transaction_closes_the_window() {
     assert_eq!(driver.tally().known, 2);
 }
 
+/// [TPL-06] What is asked before each send: an error does not mean that nothing was done.
+#[tokio::test]
+async fn a_segment_whose_marker_was_committed_without_an_answer_is_not_sent_again() {
+    let (apart, sharing) = (Target::default(), Target::sharing());
+    for (target, verb) in [(apart, "commit"), (sharing, "send")] {
+        let (mut driver, _) = one_segment(&target).await;
+        target.lock().faults.lose_answer(verb);
+        driver.complete(id(1)).await.unwrap();
+        assert_eq!(driver.tally().held_back, 1);
+        driver.complete(id(1)).await.unwrap();
+        assert_eq!(target.visible(), [1, 2]);
+        assert_eq!((driver.tally().known, driver.tally().pending()), (2, 0));
+    }
+}
+
 /// [TPL-07] Each further notification would send the segment again.
 #[tokio::test]
 async fn a_send_without_its_promised_marker_fails_the_task() {

@@ -14,6 +14,7 @@ mod pieces;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink, WriteContext};
 use levada_core::{Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, Storable, Timestamp};
@@ -59,8 +60,8 @@ pub struct WriteAheadDriver<T, S, C, P = Inline> {
     stage: Stage,
     /// The interval since the last barrier.
     open: Body,
-    /// In the order in which they are to be sent.
-    pending: VecDeque<Entry>,
+    /// In the order in which they are to be sent. Shared, because one that is being sent stays here until it is.
+    pending: VecDeque<Arc<Entry>>,
     /// Markers that some checkpoint may still be asked about.
     committed: Vec<Committed>,
     newest_complete: Option<CheckpointId>,
@@ -134,7 +135,7 @@ where
                 self.tally.known += entry.body.records;
                 self.note_committed(entry.marker);
             } else {
-                self.pending.push_back(entry);
+                self.pending.push_back(Arc::new(entry));
             }
         }
         Ok(())
@@ -148,7 +149,7 @@ where
         while let Some(first) = self.pending.front()
             && first.marker.checkpoint <= checkpoint
         {
-            let first = first.clone();
+            let first = Arc::clone(first);
             match self.hand_over(&first).await? {
                 Outcome::Sent => self.tally.published += first.body.records,
                 Outcome::Known => self.tally.known += first.body.records,
@@ -158,7 +159,7 @@ where
                 }
             }
             self.pending.pop_front();
-            self.note_committed(first.marker);
+            self.note_committed(first.marker.clone());
         }
         Ok(None)
     }
@@ -312,9 +313,10 @@ where
             let ctx = self.stage.context()?;
             let (job, uid) = (ctx.sink.job.clone(), ctx.uid.clone());
             let marker = Marker { job, uid, subtask: ctx.sink.subtask, checkpoint };
-            self.pending.push_back(Entry { marker, time: triggered_at, version: T::VERSION, body });
+            let entry = Entry { marker, time: triggered_at, version: T::VERSION, body };
+            self.pending.push_back(Arc::new(entry));
         }
-        Ok(Entry::to_state(&self.pending))
+        Ok(Entry::to_state(self.pending.iter().map(Arc::as_ref)))
     }
 
     async fn complete(&mut self, checkpoint: CheckpointId) -> Result<(), DriverError> {
