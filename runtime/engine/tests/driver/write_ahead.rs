@@ -87,6 +87,25 @@ async fn segments_of_two_subtasks_come_together_and_keep_their_markers() {
     assert_eq!(times, [time_of(id(1)), time_of(id(1)), time_of(next)]);
 }
 
+/// [TPL-06] [TPL-08]
+#[tokio::test]
+async fn segments_of_several_subtasks_are_sent_in_the_order_of_their_checkpoints() {
+    let target = Target::default();
+    let mut states = Vec::new();
+    for subtask in 0..3 {
+        let mut driver = target.driver();
+        driver.open(context(subtask, 3, 1), None).await.unwrap();
+        write(&mut driver, [u64::from(subtask)]).await.unwrap();
+        barrier(&mut driver, id(1)).await.unwrap();
+        write(&mut driver, [u64::from(subtask) + 10]).await.unwrap();
+        states.push(barrier(&mut driver, id(2)).await.unwrap());
+    }
+    let mut driver = target.driver();
+    driver.open(context(0, 1, 2), restored(id(2), &deal(&states, 1)[0])).await.unwrap();
+    driver.complete(id(2)).await.unwrap();
+    assert_eq!(target.visible(), [0, 1, 2, 10, 11, 12]);
+}
+
 /// [TPL-08] Flink's `testScalingUp`: 10 on one, 11 old and 10 new on the other.
 #[tokio::test]
 async fn pending_segments_are_spread_over_two_subtasks() {
