@@ -27,6 +27,13 @@ pub enum ErrorClass {
     Fatal,
 }
 
+impl ErrorClass {
+    /// Tells whether the same attempt may succeed later, with nothing changed on this side.
+    pub fn is_retriable(self) -> bool {
+        matches!(self, ErrorClass::Retry | ErrorClass::Reconnect)
+    }
+}
+
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

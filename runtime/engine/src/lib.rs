@@ -14,12 +14,15 @@
 //!
 //! The reader offers a [`CommitPoint`](levada_core::CommitPoint) behind every batch; the sink keeps the newest and
 //! commits at it when rows, bytes, age or a stop say so. Decoding the next batch overlaps writing the one before.
+//!
+//! Sinks whose exactness rests on checkpoints, and not on a target that stores positions, have a [`driver`] each.
 #![forbid(unsafe_code)]
 
 mod atomic;
 mod balance;
 pub mod checkpoint;
 mod closing;
+pub mod driver;
 mod error;
 mod job;
 mod map;

@@ -16,7 +16,8 @@ use crate::state::Storable;
 pub struct TransactionName {
     /// The subtask that writes it.
     pub subtask: u32,
-    /// The checkpoint that will cover it, if none is left out: the next one when it was begun.
+    /// The checkpoint that will cover it, if none is left out: the next one when it was begun. If some are left out, a
+    /// later one covers it, and no transaction is named after these.
     pub checkpoint: CheckpointId,
 }
 
@@ -76,8 +77,8 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
     /// Makes a pre-committed transaction visible. Must succeed when it is visible already.
     ///
     /// # Errors
-    /// [`ErrorClass::Retry`](crate::ErrorClass::Retry) and [`ErrorClass::Reconnect`](crate::ErrorClass::Reconnect) are tried
-    /// again; every other class means that the transaction is lost.
+    /// Those that are [retriable](crate::ErrorClass::is_retriable) are tried again; every other class means that the
+    /// transaction is lost.
     fn commit(&mut self, handle: &Self::Handle) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Drops a transaction. Must succeed when it is gone already, or never was.
@@ -93,10 +94,27 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
         async { Ok(None) }
     }
 
-    /// Ends whatever earlier attempts have left open and no handle names. Called after a restore, once these are resolved.
+    /// Ends whatever earlier attempts have left open or pre-committed and none of `kept` names. Called once a job, at each
+    /// start, before any subtask opens; those kept are committed by the subtasks then.
     fn fence(&mut self, kept: &[Self::Handle]) -> impl Future<Output = Result<(), SinkError>> + Send {
         let _ = kept;
         async { Ok(()) }
+    }
+
+    /// Returns what this subtask stores beside its transactions, such as names that it has in use. Called at each
+    /// barrier, after the pre-commit.
+    fn context(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Takes back what [`TwoPhaseCommitSink::context`] has stored, once the transactions beside it are resolved: one for
+    /// each earlier subtask that was dealt to this one, in their order, so none or several after a change of parallelism.
+    ///
+    /// # Errors
+    /// The stored bytes are not understood.
+    fn restore_context(&mut self, contexts: &[Vec<u8>]) -> Result<(), SinkError> {
+        let _ = contexts;
+        Ok(())
     }
 
     /// Returns how long a transaction may stay open before the target drops it; `None` for ever.

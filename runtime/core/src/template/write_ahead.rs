@@ -58,14 +58,22 @@ pub trait WriteAheadSink<T>: Send + fmt::Debug {
 
 /// Remembers which segments were sent.
 pub trait CheckpointCommitter: Send + fmt::Debug {
-    /// Connects. Called once, first.
-    fn open(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
+    /// Connects. Called once, first. Another subtask than the one of `ctx` may have written a marker that is asked for.
+    fn open(&mut self, ctx: &SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Tells whether a segment was committed: asked before it is sent.
     fn is_committed(&mut self, marker: &Marker) -> impl Future<Output = Result<bool, SinkError>> + Send;
 
     /// Notes durably that a segment was sent. Not called for a committer that shares the sink's transaction.
     fn commit(&mut self, marker: &Marker) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Learns that these segments are in no checkpoint any more from which the job goes on by itself, so that their markers
+    /// need not be kept. Others must be: after a change of parallelism the segments of one subtask are sent by several,
+    /// and a later marker does not mean that all earlier ones are there.
+    fn forget(&mut self, markers: &[Marker]) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = markers;
+        async { Ok(()) }
+    }
 
     /// Tells whether [`WriteAheadSink::send`] commits the marker together with the data, which makes it exactly once.
     fn shares_transaction(&self) -> bool {

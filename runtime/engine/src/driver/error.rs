@@ -1,0 +1,121 @@
+//! How a driver fails its task.
+
+use levada_core::template::Marker;
+use levada_core::{BoxError, CheckpointId, SinkError, StateError};
+use thiserror::Error;
+
+/// Why a driver gave up. What was pending is still in the latest complete checkpoint.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The sink failed in a step that has no second try.
+    #[error("the sink failed to {step}")]
+    Sink {
+        /// The step.
+        step: &'static str,
+        /// Why.
+        #[source]
+        cause: SinkError,
+    },
+    /// The committer of a write-ahead sink failed in a step that has no second try.
+    #[error("the committer failed to {step}")]
+    Committer {
+        /// The step.
+        step: &'static str,
+        /// Why.
+        #[source]
+        cause: SinkError,
+    },
+    /// A transaction of a complete checkpoint will never be visible: its records are gone.
+    #[error("{records} records of checkpoint {checkpoint} are lost with transaction {handle}")]
+    Lost {
+        /// The transaction, as its handle prints.
+        handle: String,
+        /// The checkpoint that covers it.
+        checkpoint: CheckpointId,
+        /// How many records were written into it.
+        records: u64,
+        /// What the target says.
+        #[source]
+        cause: Box<SinkError>,
+    },
+    /// A transaction could not be committed yet. It and those behind it stay in the checkpoint.
+    #[error(
+        "transaction {handle} with {records} records of checkpoint {checkpoint} was not committed in {attempts} attempts and waits"
+    )]
+    Uncommitted {
+        /// The transaction, as its handle prints.
+        handle: String,
+        /// The checkpoint that covers it.
+        checkpoint: CheckpointId,
+        /// How many records were written into it.
+        records: u64,
+        /// How often it was tried.
+        attempts: u32,
+        /// Why the last attempt failed.
+        #[source]
+        cause: Box<SinkError>,
+    },
+    /// The stream has ended, and its last segments could not be sent.
+    #[error(
+        "{segments} segments with {records} records could not be sent with the last checkpoint {checkpoint}"
+    )]
+    Unsent {
+        /// The last checkpoint.
+        checkpoint: CheckpointId,
+        /// How many segments wait.
+        segments: usize,
+        /// How many records are in them.
+        records: u64,
+        /// Why the first of them waits; nothing when the sink said no without an error.
+        #[source]
+        cause: Option<BoxError>,
+    },
+    /// A segment was sent, but not its marker with it, as the committer has promised.
+    #[error("segment {marker} was sent without its marker, which was to be committed with the data")]
+    MarkerMissing {
+        /// The marker.
+        marker: Marker,
+    },
+    /// A piece of a segment could not be stored.
+    #[error("a piece of a segment could not be stored")]
+    Piece(#[source] BoxError),
+    /// Stored state is damaged or of a later version.
+    #[error("stored state cannot be read")]
+    State(#[from] StateError),
+    /// A record came behind the end of the stream.
+    #[error("a record was written after the end of the stream")]
+    AfterFinish,
+    /// A barrier came twice or late.
+    #[error("barrier {found} is below {lowest}, the next one that can come")]
+    OutOfOrder {
+        /// The barrier.
+        found: CheckpointId,
+        /// The lowest possible.
+        lowest: CheckpointId,
+    },
+    /// The driver was used before it was opened.
+    #[error("the driver is not open")]
+    NotOpen,
+}
+
+impl DriverError {
+    /// Makes a function that adds the step to a sink's error.
+    pub(super) fn sink(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+        move |cause| DriverError::Sink { step, cause }
+    }
+
+    /// Makes a function that adds the step to a committer's error.
+    pub(super) fn committer(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+        move |cause| DriverError::Committer { step, cause }
+    }
+
+    /// Tells whether another process has taken over.
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            DriverError::Sink { cause, .. } | DriverError::Committer { cause, .. } => cause.is_fenced(),
+            DriverError::Lost { cause, .. } => cause.is_fenced(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Where the records of an open interval go while it grows.
+
+use std::fmt;
+use std::future::Future;
+
+use levada_core::BoxError;
+
+/// Stores pieces of segments before their barrier, so that neither memory nor the barrier's state grows with the interval.
+///
+/// A segment's entry in the state names its pieces; its tail, what is left at the barrier, is in the entry itself. A store
+/// of checkpoints implements this: it keeps a piece as long as any checkpoint that it keeps names it, not only the one
+/// behind it, and deletes those that none names, which are left over from failures. Pieces of segments already sent
+/// are named by older checkpoints only and go with these.
+pub trait PieceStore: Send + fmt::Debug {
+    /// Returns the size in bytes at which a piece is closed; `None` to keep everything in the entries.
+    fn piece_bytes(&self) -> Option<usize>;
+
+    /// Stores a piece durably and returns a reference by which any later process finds it.
+    fn put(&mut self, piece: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
+
+    /// Reads a piece.
+    fn get(&mut self, reference: &[u8]) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
+}
+
+/// Keeps every segment whole in its entry: right for small intervals, and for tests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Inline;
+
+impl PieceStore for Inline {
+    fn piece_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    async fn put(&mut self, _piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
+        Err("segments are kept in their entries; no piece can be stored apart".into())
+    }
+
+    async fn get(&mut self, _reference: &[u8]) -> Result<Vec<u8>, BoxError> {
+        Err("the segment was stored in pieces, and there is no store of pieces now".into())
+    }
+}
