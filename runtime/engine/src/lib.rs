@@ -14,6 +14,8 @@
 //!
 //! The reader offers a [`CommitPoint`](levada_core::CommitPoint) behind every batch; the sink keeps the newest and
 //! commits at it when rows, bytes, age or a stop say so. Decoding the next batch overlaps writing the one before.
+//!
+//! Jobs with checkpoints keep them in a [`store`].
 #![forbid(unsafe_code)]
 
 mod atomic;
@@ -27,6 +29,7 @@ mod plan;
 mod policy;
 mod progress;
 mod reader;
+pub mod store;
 
 pub use balance::{Balance, Unbalanced};
 pub use error::JobError;
