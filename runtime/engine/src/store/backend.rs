@@ -18,6 +18,7 @@ use object_store::{
 use url::Url;
 
 use super::error::StoreError;
+use super::failpoint::is_without_condition;
 
 /// What the objects lie in.
 #[derive(Clone)]
@@ -80,12 +81,6 @@ impl Backend {
         Ok(Self { objects: Arc::new(objects), root: Path::default(), folder: Some(folder), place })
     }
 
-    /// Uses any object store, with names below `root`.
-    #[cfg(test)]
-    pub(crate) fn over(objects: Arc<dyn ObjectStore>, place: &str) -> Self {
-        Self { objects, root: Path::default(), folder: None, place: place.to_owned() }
-    }
-
     /// Finds out whether objects are created only if they do not exist, by creating one twice.
     pub(crate) async fn probe(&self) -> Result<(), StoreError> {
         let path = self.path(&["probe", &format!("{:032x}", rand::random::<u128>())]);
@@ -117,7 +112,8 @@ impl Backend {
 
     /// Creates an object if its name is free.
     pub(crate) async fn create(&self, path: &Path, bytes: PutPayload) -> Result<(), object_store::Error> {
-        self.objects.put_opts(path, bytes, PutMode::Create.into()).await.map(drop)
+        let mode = if is_without_condition() { PutMode::Overwrite } else { PutMode::Create };
+        self.objects.put_opts(path, bytes, mode.into()).await.map(drop)
     }
 
     /// Creates or replaces an object.
@@ -243,5 +239,31 @@ fn connect(scheme: ObjectStoreScheme, parsed: &Url, url: &str) -> Result<Arc<dyn
         #[cfg(not(feature = "azure"))]
         ObjectStoreScheme::MicrosoftAzure => Err(location(url, "this build has no feature \"azure\"")),
         _ => Err(location(url, "checkpoints go to memory, a directory, S3, GCS or Azure")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Backend, make_durably};
+
+    /// [CHK-03] The directory is written with `fsync` of file and folder; `object_store` does neither unless told.
+    #[tokio::test]
+    async fn a_directory_is_written_durably() {
+        let folder = tempfile::tempdir().unwrap();
+        let nested = folder.path().join("a/b");
+        make_durably(&nested).unwrap();
+        let backend = Backend::open(nested.to_str().unwrap()).await.unwrap();
+        assert!(format!("{backend:?}").contains("fsync: true"), "{backend:?}");
+    }
+
+    /// Places that are none are named with the reason.
+    #[tokio::test]
+    async fn foreign_places_are_refused() {
+        for (url, reason) in
+            [("", "empty"), ("ftp://host/x", "recognise"), ("https://host/x", "checkpoints go to")]
+        {
+            let error = Backend::open(url).await.unwrap_err();
+            assert!(error.to_string().contains(reason), "{url}: {error}");
+        }
     }
 }

@@ -22,7 +22,7 @@ pub const FAIL_POINTS: &[&str] = &[
     "store::retention::after",
 ];
 
-/// Makes entries overwrite what is at their number when set to `return`, so that a test can show what the condition
+/// Makes every conditional put an unconditional one when set to `return`, so that a test can show what the condition
 /// protects from.
 #[cfg(feature = "failpoints")]
 pub(crate) const WITHOUT_CONDITION: &str = "store::without_condition";
@@ -56,7 +56,7 @@ macro_rules! fail_point {
 }
 pub(crate) use fail_point;
 
-/// Tells whether entries are to be created whatever is at their number.
+/// Tells whether objects are to be created whether they exist or not.
 pub(crate) fn is_without_condition() -> bool {
     #[cfg(feature = "failpoints")]
     return fail::eval(WITHOUT_CONDITION, |_| ()).is_some();

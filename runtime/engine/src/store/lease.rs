@@ -12,7 +12,7 @@ use super::Store;
 use super::backend::{is_taken, unavailable};
 use super::entry::{Entry, EntryKind, LeaseRecord, milliseconds};
 use super::error::{Holder, StoreError};
-use super::failpoint::{fail_point, is_answer_lost, is_without_condition};
+use super::failpoint::{fail_point, is_answer_lost};
 use super::frame;
 use super::log::{self, Damage, Piece};
 use super::manifest::Manifest;
@@ -156,10 +156,7 @@ impl Store {
         let path = self.backend.path(&[log::FOLDER, &log::name(entry.number)]);
         let framed = entry.encode()?;
         fail_point!("store::entry::before");
-        let mut answer = match is_without_condition() {
-            true => self.backend.overwrite(&path, framed.into()).await,
-            false => self.backend.create(&path, framed.into()).await,
-        };
+        let mut answer = self.backend.create(&path, framed.into()).await;
         fail_point!("store::entry::after_link");
         if is_answer_lost() {
             let source = "the answer was lost".into();
