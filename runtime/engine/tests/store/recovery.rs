@@ -123,7 +123,7 @@ async fn a_corrupt_or_missing_part_is_named_with_its_entry() {
         let message = refusal.to_string();
         assert!(message.contains("entry 6") && message.contains(&part.name), "{message}");
         let (_, damages) = lease.store().show(id(3)).await.unwrap().unwrap();
-        assert_eq!(damages, [damage.clone()]);
+        assert_eq!(&damages, std::slice::from_ref(damage));
     }
 }
 
