@@ -77,7 +77,9 @@ impl Backend {
         let place = folder.display().to_string();
         let objects = LocalFileSystem::new_with_prefix(&folder)
             .map_err(unavailable("open", &Path::from(place.as_str())))?
-            .with_fsync(true);
+            .with_fsync(true)
+            // Every checkpoint has a folder for its parts, which would stay otherwise.
+            .with_automatic_cleanup(true);
         Ok(Self { objects: Arc::new(objects), root: Path::default(), folder: Some(folder), place })
     }
 

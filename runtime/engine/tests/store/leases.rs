@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use levada_engine::store::{HEARTBEAT_INTERVAL, HEARTBEAT_LIMIT, StoreError, TakeOver};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::places::{Place, complete, written};
 use levada_core::CheckpointId;
@@ -129,4 +129,23 @@ async fn no_number_that_an_old_attempt_may_try_becomes_free_again() {
         assert!(left.len() < 12 && left[3] > 10, "{left:?}");
         assert!(old.resolve(CheckpointId::new(1, 1)).await.unwrap_err().is_taken_over());
     }
+}
+
+/// [CHK-15]
+#[tokio::test(start_paused = true)]
+async fn a_holder_beats_until_its_heartbeat_is_dropped() {
+    let place = Place::memory().await;
+    let old = place.open_elsewhere("a").await.take_lease("job", TakeOver::default()).await.unwrap();
+    let second = place.open_elsewhere("b").await;
+    let beating = tokio::spawn(old.heartbeat().keep_beating());
+    for _ in 0..12 {
+        place.clock.advance(HEARTBEAT_INTERVAL);
+        tokio::time::advance(HEARTBEAT_INTERVAL).await;
+        yield_now().await;
+        assert!(second.take_lease("job", TakeOver::IfAbandoned).await.unwrap_err().is_held());
+    }
+    beating.abort();
+    assert!(beating.await.unwrap_err().is_cancelled());
+    place.clock.advance(HEARTBEAT_LIMIT);
+    second.take_lease("job", TakeOver::IfAbandoned).await.unwrap();
 }

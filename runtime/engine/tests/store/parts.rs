@@ -94,6 +94,22 @@ async fn parts_without_a_manifest_are_ignored_and_swept() {
     }
 }
 
+/// [CHK-08] Years of checkpoints leave no folders behind.
+#[tokio::test]
+async fn discarded_checkpoints_leave_no_folders() {
+    let place = Place::directory();
+    let mut lease = place.open().await.take_lease("job", TakeOver::default()).await.unwrap();
+    for sequence in 1..=6 {
+        let id = complete(&mut lease, sequence).await;
+        lease.resolve(id).await.unwrap();
+        lease.retain(2).await.unwrap();
+    }
+    let folders = std::fs::read_dir(place.folder().join("parts")).unwrap();
+    let mut names: Vec<_> = folders.map(|folder| folder.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["1-5", "1-6"]);
+}
+
 /// [CHK-05] State of an aborted checkpoint goes; that of a complete one does not.
 #[tokio::test]
 async fn an_abandoned_checkpoint_leaves_no_parts() {
