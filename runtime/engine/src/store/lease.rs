@@ -1,6 +1,7 @@
 //! Holding the store: taking it, appending to it, and telling others that one lives.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levada_core::{CheckpointId, Timestamp};
@@ -77,6 +78,36 @@ enum Put {
     Taken,
 }
 
+/// Remembers the writers of leases that nobody in this process got to hold: their put failed or was dropped, and the entry
+/// may exist. Without it such an entry would be held by a process that lives, this one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Orphans(Arc<Mutex<BTreeSet<String>>>);
+
+impl Orphans {
+    /// Held for a look or an insertion, never across an await.
+    fn writers(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn contains(&self, writer: &str) -> bool {
+        self.writers().contains(writer)
+    }
+}
+
+/// Makes its writer an orphan when it is dropped, unless the lease was taken.
+struct Candidate {
+    orphans: Orphans,
+    writer: Option<String>,
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.orphans.writers().insert(writer);
+        }
+    }
+}
+
 /// Tells who holds the store, if its holder may still live.
 ///
 /// On the same machine its process decides, elsewhere the age of its last sign of life, by the two machines' clocks.
@@ -103,9 +134,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Held`] when its holder lives and is not to be taken over; or the store cannot be used. Cancel safe: a
-    /// lease that was taken by a dropped future ends with the next one.
+    /// lease that a failed or dropped call left behind does not stand in the way of the next one on this value or a clone.
     pub async fn take_lease(&self, owner: &str, how: TakeOver) -> Result<Lease, StoreError> {
         let writer = format!("{:032x}", rand::random::<u128>());
+        let mut candidate = Candidate { orphans: self.orphans.clone(), writer: Some(writer.clone()) };
         loop {
             let log = self.log().await?;
             if how == TakeOver::IfAbandoned {
@@ -122,6 +154,7 @@ impl Store {
                 continue;
             }
             fail_point!("store::lease::after");
+            candidate.writer = None;
             let (store, unsettled) = (self.clone(), BTreeSet::new());
             let lease =
                 Lease { store, attempt: number, record, writer, known: number, next_nonce: 1, unsettled };
@@ -133,7 +166,7 @@ impl Store {
     }
 
     async fn refuse_if_held(&self, log: &log::Log) -> Result<(), StoreError> {
-        let lease = log.newest_lease();
+        let lease = log.newest_lease().filter(|(entry, _)| !self.orphans.contains(&entry.writer));
         let beat = match lease {
             Some((entry, _)) => self.read_beat(entry.number).await?,
             None => None,

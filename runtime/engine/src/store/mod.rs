@@ -69,6 +69,7 @@ pub use retention::Swept;
 pub use savepoint::{Continued, Savepoint};
 
 use backend::Backend;
+use lease::Orphans;
 
 /// A place that checkpoints are kept in. Cheap to clone; reading needs no lease.
 #[derive(Clone)]
@@ -76,6 +77,7 @@ pub struct Store {
     backend: Backend,
     clock: Arc<dyn Clock>,
     process: ProcessId,
+    orphans: Orphans,
 }
 
 impl fmt::Debug for Store {
@@ -100,7 +102,8 @@ impl Store {
     }
 
     fn over(backend: Backend) -> Self {
-        Self { backend, clock: Arc::new(SystemClock), process: ProcessId::current() }
+        let (process, orphans) = (ProcessId::current(), Orphans::default());
+        Self { backend, clock: Arc::new(SystemClock), process, orphans }
     }
 
     /// Takes the time from another clock.

@@ -1,7 +1,7 @@
 //! The checkpoint store, stopped and broken at its fail points.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use fail::FailScenario;
 use levada_core::{CheckpointId, ListState, Spread, State, Timestamp};
@@ -93,6 +93,25 @@ async fn a_lost_answer_is_settled_by_reading_the_entry_back() {
     scenario.teardown();
 }
 
+/// Runs a future until its entry is written, and drops it there.
+async fn dropped_behind_the_put<T: std::fmt::Debug>(future: impl Future<Output = T>) {
+    let written = Arc::new(Notify::new());
+    let (point, (release, wait)) = (Arc::clone(&written), mpsc::channel::<()>());
+    let wait = Mutex::new(wait);
+    fail::cfg_callback("store::entry::after_link", move || {
+        point.notify_one();
+        // Until the future is gone.
+        let _ = wait.lock().unwrap().recv();
+    })
+    .unwrap();
+    tokio::select! {
+        () = written.notified() => {}
+        done = future => panic!("it was not held: {done:?}"),
+    }
+    drop(release);
+    fail::remove("store::entry::after_link");
+}
+
 /// [CHK-03] A dropped future left an entry behind: the next append recognises it as its own, and it is no takeover.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_of_a_dropped_append_is_known_again() {
@@ -101,20 +120,25 @@ async fn an_entry_of_a_dropped_append_is_known_again() {
     let mut lease = held(&store).await;
     let id = CheckpointId::new(1, 1);
     let manifest = written(&store, id, PartHome::Checkpoint(id)).await.unwrap();
-    let linked = Arc::new(Notify::new());
-    let notify = Arc::clone(&linked);
-    fail::cfg_callback("store::entry::after_link", move || notify.notify_one()).unwrap();
-    tokio::select! {
-        biased;
-        () = linked.notified() => {}
-        done = lease.complete(manifest) => { done.unwrap(); }
-    }
-    fail::remove("store::entry::after_link");
+    dropped_behind_the_put(lease.complete(manifest)).await;
     lease.abandon(id).await.unwrap();
     let second = complete(&mut lease, 2).await.unwrap();
     let ids: Vec<_> = store.log().await.unwrap().checkpoints().map(|(number, m)| (number, m.id)).collect();
     assert_eq!(ids, [(2, id), (3, second)]);
     assert_eq!(store.verify().await.unwrap().damages, [], "its parts stayed, though it counted as failed");
+    scenario.teardown();
+}
+
+/// [CHK-15] A lease whose taker was dropped is held by nobody, though its process lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_dropped_call_does_not_stand_in_the_way() {
+    let scenario = FailScenario::setup();
+    let store = memory().await;
+    dropped_behind_the_put(store.take_lease("job", TakeOver::IfAbandoned)).await;
+    assert_eq!(store.log().await.unwrap().head, 1);
+    assert_eq!(store.take_lease("job", TakeOver::IfAbandoned).await.unwrap().attempt(), 2);
+    let third = store.take_lease("job", TakeOver::IfAbandoned).await;
+    assert!(third.unwrap_err().is_held());
     scenario.teardown();
 }
 
