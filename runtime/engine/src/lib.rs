@@ -16,6 +16,7 @@
 //! commits at it when rows, bytes, age or a stop say so. Decoding the next batch overlaps writing the one before.
 //!
 //! Sinks whose exactness rests on checkpoints, and not on a target that stores positions, have a [`driver`] each.
+//! Jobs with checkpoints keep them in a [`store`].
 #![forbid(unsafe_code)]
 
 mod atomic;
@@ -31,6 +32,7 @@ mod plan;
 mod policy;
 mod progress;
 mod reader;
+pub mod store;
 
 pub use balance::{Balance, Unbalanced};
 pub use error::JobError;
