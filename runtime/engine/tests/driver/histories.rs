@@ -356,5 +356,5 @@ fn the_oracle_sees_a_lost_state() {
         world.position
     });
     assert_eq!(last, 3);
-    assert_eq!(target.visible(), []);
+    assert!(target.visible().is_empty());
 }

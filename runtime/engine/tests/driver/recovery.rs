@@ -147,7 +147,7 @@ async fn a_start_without_a_checkpoint_ends_everything_of_earlier_attempts() {
     let recovery = JobRecovery::<String>::read(nothing).unwrap();
     recovery.fence(&mut target.sink(), None).await.unwrap();
     assert_eq!(target.left_over(), (vec![], vec![]));
-    assert_eq!(target.visible(), []);
+    assert!(target.visible().is_empty());
 }
 
 /// [TPL-15]

@@ -76,7 +76,7 @@ async fn segments_of_two_subtasks_come_together_and_keep_their_markers() {
     let dealt = deal(&states, 1);
     let mut driver = target.driver();
     driver.open(context(0, 1, 2), restored(id(1), &dealt[0])).await.unwrap();
-    assert_eq!(target.visible(), []);
+    assert!(target.visible().is_empty());
     write(&mut driver, 22..=33).await.unwrap();
     let next = CheckpointId::new(2, 1);
     barrier(&mut driver, next).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_refused_segment_holds_back_those_behind_it() {
             false => target.lock().faults.fail("send", ErrorClass::Fatal, 1),
         }
         driver.complete(id(3)).await.unwrap();
-        assert_eq!(target.visible(), []);
+        assert!(target.visible().is_empty());
         driver.complete(id(3)).await.unwrap();
         assert_eq!(target.visible(), [1, 2, 3]);
     }
@@ -339,7 +339,7 @@ async fn a_missing_piece_sends_nothing_of_its_segment() {
     barrier(&mut driver, id(1)).await.unwrap();
     let pieces = std::mem::take(&mut target.lock().pieces);
     driver.complete(id(1)).await.unwrap();
-    assert_eq!(target.visible(), []);
+    assert!(target.visible().is_empty());
     target.lock().pieces = pieces;
     driver.complete(id(1)).await.unwrap();
     assert_eq!(target.visible(), [1]);

@@ -64,7 +64,7 @@ async fn a_checkpoint_that_was_acknowledged_before_a_takeover_cannot_be_complete
         assert!(old.complete(acknowledged).await.unwrap_err().is_taken_over(), "and not by trying again");
         let recovery = new.store().latest().await.unwrap();
         assert_eq!(recovery.newest.unwrap().id, CheckpointId::new(1, 1));
-        assert_eq!(recovery.log.damages, []);
+        assert!(recovery.log.damages.is_empty());
     }
 }
 
