@@ -54,13 +54,16 @@ async fn ended_backends_neither_double_nor_lose_rows() {
             }
         })
     };
-    for n in 0..200 {
-        send(&mut sink, n, one(n)).await.expect("commit");
+    let mut sent = 0;
+    // On a busy machine it may take a while until he has his turn.
+    while sent < 200 || sink.stats().reconnects <= 3 {
+        send(&mut sink, sent, one(sent)).await.expect("commit");
+        sent += 1;
+        assert!(sent < 100_000, "the assassin never came: {:?}", sink.stats());
     }
     done.store(true, Ordering::Relaxed);
     assassin.await.expect("the assassin");
-    assert_eq!(scene.rows("select * from log order by 1"), all(200));
-    assert!(sink.stats().reconnects > 3, "{:?}", sink.stats());
+    assert_eq!(scene.rows("select * from log order by 1"), all(sent));
 }
 
 fn rand_below(limit: u64) -> u64 {
