@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::clock::Timestamp;
+
 /// Names a checkpoint. Ordered, and never used twice, not even for a checkpoint that was never completed: sinks name their
 /// transactions by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -39,6 +41,8 @@ pub struct Barrier {
     pub checkpoint: CheckpointId,
     /// What follows it.
     pub kind: BarrierKind,
+    /// When the checkpoint was triggered, by the wall clock: the same for all tasks, and in every repetition.
+    pub triggered_at: Timestamp,
 }
 
 /// What follows a barrier.

@@ -1,6 +1,8 @@
 //! What travels between tasks, in line with the records.
 
 use crate::batch::{Batch, BatchParts, Coordinates, Record};
+use crate::checkpoint::Barrier;
+use crate::clock::Timestamp;
 use crate::error::BoxError;
 use crate::split::Positions;
 
@@ -14,8 +16,24 @@ pub enum StreamElement<T> {
     Refused(Refused),
     /// An offer to commit everything that came before.
     CommitPoint(CommitPoint),
-    /// No more elements follow.
+    /// No record with this timestamp or an earlier one follows.
+    Watermark(Timestamp),
+    /// Whether records are to be expected.
+    Status(StreamStatus),
+    /// The line between what a checkpoint covers and what it does not.
+    Barrier(Barrier),
+    /// No more records follow. In a checkpointed job barriers still may.
     End,
+}
+
+/// Whether records are to be expected from a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamStatus {
+    /// They are: its watermark counts.
+    Active,
+    /// None for a while: others need not wait for its watermark.
+    Idle,
 }
 
 /// An offer to commit: the positions that moved since the last offer, and what was counted on the way to them.

@@ -36,7 +36,7 @@ pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
 pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use element::{CommitPoint, Refused, StreamElement, Tally};
+pub use element::{CommitPoint, Refused, StreamElement, StreamStatus, Tally};
 pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
 pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};

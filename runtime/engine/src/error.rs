@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use levada_core::batch::Coordinates;
-use levada_core::{BoxError, SinkError, SourceError};
+use levada_core::{BoxError, CheckpointId, SinkError, SourceError, StateError};
 use thiserror::Error;
 
 use crate::balance::Unbalanced;
+use crate::checkpoint::FailReason;
+use crate::driver::DriverError;
 use crate::plan::ShapeError;
+use crate::store::{Refusal, StoreError};
 
 /// Why a job gave up. In every case the open intervals were dropped: what is committed is whole, the rest is read
 /// again by the next start.
@@ -39,6 +42,43 @@ pub enum JobError {
         #[source]
         cause: SinkError,
     },
+    /// The sink of a job with checkpoints gave up.
+    #[error("sink {uid:?}, subtask {subtask}")]
+    CheckpointedSink {
+        /// The stage.
+        uid: String,
+        /// The subtask.
+        subtask: u32,
+        /// Why.
+        #[source]
+        cause: Box<DriverError>,
+    },
+    /// The checkpoint store gave up, or was taken over.
+    #[error("the checkpoint store")]
+    Store(#[source] Box<StoreError>),
+    /// No checkpoint may be used.
+    #[error("the job cannot go on from its checkpoints")]
+    Refusal(#[source] Box<Refusal>),
+    /// A checkpoint holds state of an operator that the job does not have.
+    #[error("checkpoint {checkpoint} holds state of {uid:?}, which the job does not have: was it renamed?")]
+    UnknownState {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The operator.
+        uid: String,
+    },
+    /// Stored state cannot be dealt out.
+    #[error("the state of {uid:?} cannot be restored")]
+    State {
+        /// The operator.
+        uid: String,
+        /// Why.
+        #[source]
+        cause: StateError,
+    },
+    /// Checkpoints failed.
+    #[error("checkpoints")]
+    Checkpoints(#[source] Box<FailReason>),
     /// A step refused a record, and the policy is to stop.
     #[error("record {coordinates} was refused; the next start meets it again")]
     Refused {
@@ -63,6 +103,12 @@ pub enum JobError {
         /// The subtask.
         subtask: u32,
     },
+}
+
+impl From<StoreError> for JobError {
+    fn from(error: StoreError) -> Self {
+        JobError::Store(Box::new(error))
+    }
 }
 
 impl JobError {

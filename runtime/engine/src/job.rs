@@ -46,9 +46,9 @@ const CHANNEL_CAPACITY: usize = 4;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Job {
-    name: String,
-    parallelism: u32,
-    budget: Budget,
+    pub(crate) name: String,
+    pub(crate) parallelism: u32,
+    pub(crate) budget: Budget,
     policy: CommitPolicy,
     stop_deadline: Duration,
 }
@@ -106,17 +106,19 @@ impl Job {
     }
 }
 
-type Make<V> = Box<dyn Fn(u32) -> V + Send>;
+pub(crate) type Make<V> = Box<dyn Fn(u32) -> V + Send>;
 
 /// A source with the steps behind it.
-pub struct Pipeline<S, T> {
-    job: Job,
-    stages: Vec<Stage>,
-    make_source: Make<S>,
-    make_chain: Make<Box<dyn Chain<T>>>,
+///
+/// `S` is the source, `I` what it reads, `T` what the steps have made of it.
+pub struct Pipeline<S, T, I = ()> {
+    pub(crate) job: Job,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) make_source: Make<S>,
+    pub(crate) make_chain: Make<Box<dyn Chain<I, T>>>,
 }
 
-impl<S, T> fmt::Debug for Pipeline<S, T> {
+impl<S, T, I> fmt::Debug for Pipeline<S, T, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline")
             .field("job", &self.job)
@@ -125,10 +127,10 @@ impl<S, T> fmt::Debug for Pipeline<S, T> {
     }
 }
 
-impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
+impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
     /// Adds a step that makes 0..n records of one, or refuses it. `make` is called once a subtask, so a step may keep
     /// state of its own.
-    pub fn flat_map<O, M, F>(mut self, uid: impl Into<String>, make: F) -> Pipeline<S, O>
+    pub fn flat_map<O, M, F>(mut self, uid: impl Into<String>, make: F) -> Pipeline<S, O, I>
     where
         O: Send + 'static,
         M: FlatMap<T, O> + 'static,
@@ -147,7 +149,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
     }
 
     /// Adds a step that makes one record of one, or refuses it.
-    pub fn map<O, F>(self, uid: impl Into<String>, step: F) -> Pipeline<S, O>
+    pub fn map<O, F>(self, uid: impl Into<String>, step: F) -> Pipeline<S, O, I>
     where
         O: Send + 'static,
         F: Fn(Input<'_, T>) -> Result<O, BoxError> + Clone + Send + 'static,
@@ -162,7 +164,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
     }
 
     /// Adds a step that keeps the records for which `keep` says so; the others are counted as filtered.
-    pub fn filter<F>(self, uid: impl Into<String>, keep: F) -> Pipeline<S, T>
+    pub fn filter<F>(self, uid: impl Into<String>, keep: F) -> Pipeline<S, T, I>
     where
         T: Clone,
         F: Fn(&Input<'_, T>) -> bool + Clone + Send + 'static,
@@ -177,7 +179,9 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
             }
         })
     }
+}
 
+impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
     /// Ends the chain with an atomic sink; `make` is called once a subtask.
     pub fn atomic_sink<K, F>(mut self, uid: impl Into<String>, make: F) -> RunnableJob<S, K, T>
     where

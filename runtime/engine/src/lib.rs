@@ -22,6 +22,7 @@
 mod atomic;
 mod balance;
 pub mod checkpoint;
+mod checkpointed;
 mod closing;
 pub mod driver;
 mod error;
@@ -35,6 +36,7 @@ mod reader;
 pub mod store;
 
 pub use balance::{Balance, Unbalanced};
+pub use checkpointed::{CheckpointedHandle, CheckpointedJob, CheckpointedReport, Flow};
 pub use error::JobError;
 pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};
 pub use map::{FlatMap, Input, Outputs};

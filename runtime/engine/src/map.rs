@@ -120,12 +120,12 @@ impl<T> Produced<T> {
     }
 }
 
-/// All steps of a subtask as one: source batches in, elements for the sink out.
-pub(crate) trait Chain<T>: Send {
-    fn process(&mut self, batch: Batch<()>) -> Produced<T>;
+/// All steps between two tasks as one: batches in, elements for whatever comes next out.
+pub(crate) trait Chain<I, T>: Send {
+    fn process(&mut self, batch: Batch<I>) -> Produced<T>;
 }
 
-impl<T> fmt::Debug for dyn Chain<T> {
+impl<I, T> fmt::Debug for dyn Chain<I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Chain")
     }
@@ -134,8 +134,8 @@ impl<T> fmt::Debug for dyn Chain<T> {
 /// The empty chain.
 pub(crate) struct Identity;
 
-impl Chain<()> for Identity {
-    fn process(&mut self, batch: Batch<()>) -> Produced<()> {
+impl<T: Send> Chain<T, T> for Identity {
+    fn process(&mut self, batch: Batch<T>) -> Produced<T> {
         let mut produced = Produced::new();
         if !batch.is_empty() {
             produced.elements.push(StreamElement::Batch(batch));
@@ -145,13 +145,13 @@ impl Chain<()> for Identity {
 }
 
 /// A chain with one more step behind it.
-pub(crate) struct Then<I, F> {
-    pub(crate) before: Box<dyn Chain<I>>,
+pub(crate) struct Then<I, M, F> {
+    pub(crate) before: Box<dyn Chain<I, M>>,
     pub(crate) step: F,
 }
 
-impl<I: Send, O: Send, F: FlatMap<I, O>> Chain<O> for Then<I, F> {
-    fn process(&mut self, batch: Batch<()>) -> Produced<O> {
+impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, F> {
+    fn process(&mut self, batch: Batch<I>) -> Produced<O> {
         let before = self.before.process(batch);
         let mut produced = Produced::new();
         produced.tally = before.tally;
@@ -160,7 +160,7 @@ impl<I: Send, O: Send, F: FlatMap<I, O>> Chain<O> for Then<I, F> {
                 StreamElement::Batch(batch) => apply_step(&mut self.step, batch, &mut produced),
                 StreamElement::Refused(refused) => produced.elements.push(StreamElement::Refused(refused)),
                 // A chain makes batches and refused records of a batch, and nothing else.
-                StreamElement::CommitPoint(_) | StreamElement::End | _ => {}
+                _ => {}
             }
         }
         produced

@@ -21,7 +21,7 @@ pub(crate) struct Reader<S, T> {
     pub(crate) uid: String,
     pub(crate) subtask: u32,
     pub(crate) source: S,
-    pub(crate) chain: Box<dyn Chain<T>>,
+    pub(crate) chain: Box<dyn Chain<(), T>>,
     /// Holds a few batches: enough for decoding to overlap writing. The byte budget bounds what stands in it.
     pub(crate) to_sink: mpsc::Sender<Message<T>>,
     pub(crate) generation: Generation,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use levada_core::{Barrier, BarrierKind, CheckpointId};
+use levada_core::{Barrier, BarrierKind, CheckpointId, Timestamp};
 use thiserror::Error;
 
 /// Names a task of the job: counts over all stages and subtasks.
@@ -109,7 +109,7 @@ impl CheckpointKind {
 
     pub(super) fn barrier(self, checkpoint: CheckpointId) -> Barrier {
         let kind = if self.is_stop() { BarrierKind::Stop } else { BarrierKind::Checkpoint };
-        Barrier { checkpoint, kind }
+        Barrier { checkpoint, kind, triggered_at: Timestamp::default() }
     }
 }
 
@@ -217,7 +217,7 @@ pub enum DeclineReason {
 pub enum Action<P> {
     /// Send a barrier into every running source, and into every running task whose inputs have all closed.
     Inject {
-        /// The barrier. With [`BarrierKind::Stop`] nothing is read behind it.
+        /// The barrier, to be stamped with the time. With [`BarrierKind::Stop`] nothing is read behind it.
         barrier: Barrier,
         /// Whether the maximum watermark and the end of the input go before it.
         drain: bool,

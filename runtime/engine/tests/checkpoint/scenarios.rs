@@ -27,7 +27,10 @@ fn inject(sequence: u64) -> Action<Part> {
 }
 
 fn inject_kind(sequence: u64, kind: BarrierKind, drain: bool) -> Action<Part> {
-    Inject { barrier: Barrier { checkpoint: id(sequence), kind }, drain }
+    Inject {
+        barrier: Barrier { checkpoint: id(sequence), kind, triggered_at: levada_core::Timestamp::default() },
+        drain,
+    }
 }
 
 fn answer(request: u64, outcome: Result<CheckpointId, AbortReason>) -> Action<Part> {

@@ -1,0 +1,47 @@
+//! What the coordinator and the tasks of an attempt say to each other.
+
+use levada_core::{Barrier, CheckpointId, State};
+use tokio::sync::mpsc;
+
+use crate::error::JobError;
+
+/// A task that takes part in checkpoints: a subtask of a source or of a sink.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Participant {
+    /// The operator's stable name.
+    pub(crate) uid: String,
+    pub(crate) subtask: u32,
+}
+
+/// What a task is told. Few and small, so the channels need no bound: a task that does not listen is ended with its attempt.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    /// All tasks of the attempt have opened: read. Sources only.
+    Start,
+    /// Snapshot, and send a barrier down the line. Sources only.
+    Inject(Barrier),
+    /// This checkpoint and all before it are complete.
+    Complete(CheckpointId),
+    /// This checkpoint will not be complete.
+    Aborted(CheckpointId),
+    /// Nothing is left to do: close.
+    Close,
+}
+
+/// What a task tells.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It has opened with the state that it was given.
+    Opened,
+    /// Its part of a checkpoint.
+    Acked(Participant, CheckpointId, State),
+    /// It has read, or written, the last record.
+    Ended(Participant),
+    /// It has done what a complete checkpoint asks of it.
+    Handled(Participant, CheckpointId),
+    /// It has failed.
+    Failed(JobError),
+}
+
+pub(crate) type Commands = mpsc::UnboundedReceiver<Command>;
+pub(crate) type Events = mpsc::UnboundedSender<Event>;

@@ -1,0 +1,135 @@
+//! The receiving end of a task: one channel, or one from each subtask before an exchange.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use levada_core::{Barrier, StreamElement, StreamStatus, Timestamp};
+use tokio::sync::mpsc;
+
+use crate::checkpoint::{Alignment, Step};
+use crate::message::Stopped;
+
+/// One input channel.
+struct Channel<T> {
+    elements: mpsc::Receiver<StreamElement<T>>,
+    /// It has delivered a barrier that others have not.
+    is_held: bool,
+    has_ended: bool,
+    watermark: Timestamp,
+    is_idle: bool,
+}
+
+/// The channels of a task as one stream, its barriers aligned.
+///
+/// An ended channel still delivers barriers: its sender takes part in checkpoints until the job is over.
+pub(crate) struct Inlet<T> {
+    channels: Vec<Channel<T>>,
+    alignment: Alignment,
+    /// Whose turn it is, so that none starves.
+    turn: usize,
+    /// What follows from the last element, in reverse order.
+    due: Vec<StreamElement<T>>,
+    watermark: Timestamp,
+    is_idle: bool,
+}
+
+impl<T> Inlet<T> {
+    pub(crate) fn new(receivers: Vec<mpsc::Receiver<StreamElement<T>>>) -> Self {
+        let channel = |elements| Channel {
+            elements,
+            is_held: false,
+            has_ended: false,
+            watermark: Timestamp(i64::MIN),
+            is_idle: false,
+        };
+        let channels: Vec<Channel<T>> = receivers.into_iter().map(channel).collect();
+        let alignment = Alignment::new(channels.len());
+        let watermark = Timestamp(i64::MIN);
+        Self { channels, alignment, turn: 0, due: Vec::new(), watermark, is_idle: false }
+    }
+
+    /// Returns the merged watermark: no record with this timestamp or an earlier one is expected any more.
+    pub(crate) fn watermark(&self) -> Timestamp {
+        self.watermark
+    }
+
+    /// Waits for the next element. A barrier comes once, when every channel has delivered it, and `End` once, when every
+    /// channel has. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<StreamElement<T>, Stopped> {
+        loop {
+            if let Some(due) = self.due.pop() {
+                return Ok(due);
+            }
+            let (index, element) = poll_fn(|context| self.poll_channels(context)).await;
+            let Some(element) = element else { return Err(Stopped::PeerGone) };
+            match element {
+                StreamElement::Barrier(barrier) => self.barrier(index, barrier),
+                StreamElement::End => self.end(index),
+                StreamElement::Watermark(watermark) => {
+                    let channel = &mut self.channels[index];
+                    channel.watermark = channel.watermark.max(watermark);
+                    self.merge_time();
+                }
+                StreamElement::Status(status) => {
+                    self.channels[index].is_idle = status == StreamStatus::Idle;
+                    self.merge_time();
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Takes an element from a channel that is not held; starts behind the one that was served last.
+    fn poll_channels(&mut self, context: &mut Context<'_>) -> Poll<(usize, Option<StreamElement<T>>)> {
+        let count = self.channels.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            let channel = &mut self.channels[index];
+            if channel.is_held {
+                continue;
+            }
+            if let Poll::Ready(element) = channel.elements.poll_recv(context) {
+                self.turn = (index + 1) % count;
+                return Poll::Ready((index, element));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn barrier(&mut self, index: usize, barrier: Barrier) {
+        for step in self.alignment.barrier(index, barrier.checkpoint) {
+            match step {
+                Step::Hold(channel) => self.channels[channel].is_held = true,
+                Step::Release(channel) => self.channels[channel].is_held = false,
+                Step::Aligned(_) => self.due.push(StreamElement::Barrier(barrier)),
+                // The coordinator knows of a checkpoint that a newer one overtook: nobody acks it.
+                _ => {}
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize) {
+        self.channels[index].has_ended = true;
+        if self.channels.iter().all(|channel| channel.has_ended) {
+            self.due.push(StreamElement::End);
+        }
+        self.merge_time();
+    }
+
+    /// The smallest watermark of the channels that count; it never goes back.
+    fn merge_time(&mut self) {
+        let counting = || self.channels.iter().filter(|channel| !channel.is_idle && !channel.has_ended);
+        let is_idle = counting().next().is_none() && !self.channels.iter().all(|channel| channel.has_ended);
+        if is_idle != self.is_idle {
+            self.is_idle = is_idle;
+            let status = if is_idle { StreamStatus::Idle } else { StreamStatus::Active };
+            self.due.insert(0, StreamElement::Status(status));
+        }
+        if let Some(smallest) = counting().map(|channel| channel.watermark).min()
+            && smallest > self.watermark
+        {
+            self.watermark = smallest;
+            self.due.insert(0, StreamElement::Watermark(smallest));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! One attempt: its tasks, and what each of them starts with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::control::{Command, Commands, Events, Participant};
+use crate::driver::{DriverContext, Restored};
+
+/// What a checkpoint holds for the job, dealt out for today's parallelism.
+#[derive(Debug, Default)]
+pub(crate) struct RestoredJob {
+    /// The checkpoint; `None` at a start from nothing.
+    pub(crate) checkpoint: Option<CheckpointId>,
+    /// By operator and subtask.
+    pub(crate) states: BTreeMap<Participant, State>,
+}
+
+/// A task that takes part in checkpoints, as the coordinator sees it.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    pub(crate) participant: Participant,
+    pub(crate) is_source: bool,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+}
+
+/// Collects the tasks of an attempt.
+pub(crate) struct Launch<'a> {
+    pub(crate) job: &'a str,
+    pub(crate) parallelism: u32,
+    pub(crate) budget: &'a Budget,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) restored: &'a RestoredJob,
+    /// The first checkpoint that may follow.
+    pub(crate) first: CheckpointId,
+    pub(crate) events: &'a Events,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) tasks: JoinSet<()>,
+    pub(crate) contacts: Vec<Contact>,
+}
+
+impl Launch<'_> {
+    /// Names a task, and opens the channel by which it is told.
+    pub(crate) fn enlist(&mut self, uid: &str, subtask: u32, is_source: bool) -> (Participant, Commands) {
+        let participant = Participant { uid: uid.to_owned(), subtask };
+        let (commands, receiver) = mpsc::unbounded_channel();
+        self.contacts.push(Contact { participant: participant.clone(), is_source, commands });
+        (participant, receiver)
+    }
+
+    pub(crate) fn state_of(&self, participant: &Participant) -> State {
+        self.restored.states.get(participant).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn source_context(&self, subtask: u32) -> SourceContext {
+        SourceContext { subtask, parallelism: self.parallelism, budget: self.budget.clone() }
+    }
+
+    pub(crate) fn driver_context(&self, participant: &Participant) -> DriverContext {
+        let sink = SinkContext {
+            job: self.job.to_owned(),
+            subtask: participant.subtask,
+            parallelism: self.parallelism,
+        };
+        DriverContext { sink, uid: participant.uid.clone(), first: self.first, clock: Arc::clone(self.clock) }
+    }
+
+    pub(crate) fn restored_of(&self, participant: &Participant) -> Option<Restored> {
+        let checkpoint = self.restored.checkpoint?;
+        Some(Restored { checkpoint, state: self.state_of(participant) })
+    }
+}

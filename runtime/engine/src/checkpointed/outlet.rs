@@ -1,0 +1,98 @@
+//! Where a task sends its elements: to one task, or by key to several.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use levada_core::{Batch, Record, StreamElement};
+use tokio::sync::mpsc;
+
+use crate::message::Stopped;
+
+/// Elements between two tasks: two batches and what stands between them keep both busy; the byte budget bounds the rest.
+pub(crate) const CAPACITY: usize = 4;
+
+/// What a record's key hashes to; the same for the same key, in every run of this version.
+pub(crate) type KeyHash<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
+
+/// Hashes a key. Not stored: after a restore, records of a key may go to another subtask.
+pub(crate) fn hash_of(key: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The sending end of a task.
+pub(crate) enum Outlet<T> {
+    /// To the one task behind.
+    Forward(mpsc::Sender<StreamElement<T>>),
+    /// Records by their key, everything else to all.
+    Exchange { to: Vec<mpsc::Sender<StreamElement<T>>>, key: KeyHash<T> },
+}
+
+impl<T: Send> Outlet<T> {
+    /// Sends an element; waits while the receivers are busy.
+    pub(crate) async fn send(&mut self, element: StreamElement<T>) -> Result<(), Stopped> {
+        match self {
+            Outlet::Forward(to) => to.send(element).await.map_err(|_| Stopped::PeerGone),
+            Outlet::Exchange { to, key } => exchange(to, key, element).await,
+        }
+    }
+}
+
+async fn exchange<T: Send>(
+    to: &[mpsc::Sender<StreamElement<T>>],
+    key: &KeyHash<T>,
+    element: StreamElement<T>,
+) -> Result<(), Stopped> {
+    let gone = |_| Stopped::PeerGone;
+    match element {
+        StreamElement::Batch(batch) => {
+            for (part, receiver) in deal(batch, to.len(), key).into_iter().zip(to) {
+                if !part.is_empty() {
+                    receiver.send(StreamElement::Batch(part)).await.map_err(gone)?;
+                }
+            }
+        }
+        // Its key is not known, and one place is as good as another.
+        StreamElement::Refused(refused) => {
+            if let Some(first) = to.first() {
+                first.send(StreamElement::Refused(refused)).await.map_err(gone)?;
+            }
+        }
+        StreamElement::Watermark(watermark) => {
+            for receiver in to {
+                receiver.send(StreamElement::Watermark(watermark)).await.map_err(gone)?;
+            }
+        }
+        StreamElement::Status(status) => {
+            for receiver in to {
+                receiver.send(StreamElement::Status(status)).await.map_err(gone)?;
+            }
+        }
+        StreamElement::Barrier(barrier) => {
+            for receiver in to {
+                receiver.send(StreamElement::Barrier(barrier)).await.map_err(gone)?;
+            }
+        }
+        StreamElement::End => {
+            for receiver in to {
+                receiver.send(StreamElement::End).await.map_err(gone)?;
+            }
+        }
+        // Offers to commit are an atomic job's, which has no exchange.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Parts a batch by key; the order within a part is that of the batch.
+fn deal<T>(batch: Batch<T>, receivers: usize, key: &KeyHash<T>) -> Vec<Batch<T>> {
+    let (parts, records) = batch.into_parts();
+    let mut dealt: Vec<Vec<Record<T>>> = (0..receivers).map(|_| Vec::new()).collect();
+    for record in records {
+        // The remainder is below the number of receivers.
+        let receiver = (key(&record.item) % receivers as u64) as usize;
+        dealt[receiver].push(record);
+    }
+    dealt.into_iter().map(|records| parts.with_records(records)).collect()
+}
