@@ -1,6 +1,6 @@
 //! Jobs with checkpoints, over scripted sources and a table in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ impl SourceFunction for Count {
 struct Table {
     pending: BTreeMap<String, Vec<u64>>,
     visible: Vec<u64>,
+    /// Every name that was ever begun.
+    names: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -104,8 +106,9 @@ impl TwoPhaseCommitSink<u64> for TableSink {
     }
 
     async fn begin(&mut self, name: &TransactionName) -> Result<String, SinkError> {
-        let taken = self.0.lock().unwrap().pending.insert(name.to_string(), Vec::new());
-        assert_eq!(taken, None, "the name {name} was used before");
+        let mut table = self.0.lock().unwrap();
+        assert!(table.names.insert(name.to_string()), "the name {name} was used before");
+        table.pending.insert(name.to_string(), Vec::new());
         Ok(name.to_string())
     }
 
@@ -196,6 +199,24 @@ async fn restarted_job_goes_on_from_the_latest_checkpoint() {
     assert_eq!(report.restarts, 1);
     assert!(report.last > Some(first));
     assert_eq!(scene.visible(), (0..1000).collect::<Vec<_>>());
+}
+
+/// [CHK-01] [CHK-16] the name of a transaction is never used twice, though no checkpoint came between two failures.
+#[tokio::test]
+async fn job_that_fails_before_its_first_checkpoint_starts_anew() {
+    let scene = Scene::default();
+    *scene.gate.fail_at.lock().unwrap() = Some(200);
+    scene.gate.raise(u64::MAX);
+    let delay = Duration::from_millis(1);
+    let job = scene.job(2, 1000).restarts(RestartStrategy::FixedDelay { attempts: 1, delay });
+    let report = job.start(memory().await).unwrap().wait().await.unwrap();
+    assert_eq!(report.restarts, 1);
+    assert_eq!(scene.visible(), (0..1000).collect::<Vec<_>>());
+    let scene = Scene::default();
+    scene.gate.raise(u64::MAX);
+    *scene.gate.fail_at.lock().unwrap() = Some(200);
+    let error = scene.job(2, 1000).start(memory().await).unwrap().wait().await.unwrap_err();
+    assert!(levada_core::ErrorChain(&error).to_string().contains("asked to fail"), "{error}");
 }
 
 /// [CHK-10] [CHK-12] [TPL-02] stopped with a last checkpoint, and started again with other parallelisms.

@@ -132,6 +132,17 @@ impl<P: Clone> Coordinator<P> {
         }
     }
 
+    /// Returns the id that the next checkpoint will have.
+    pub fn next(&self) -> CheckpointId {
+        self.next
+    }
+
+    /// Uses up the next id without a checkpoint. Tasks name transactions by it before it is triggered; those that open after
+    /// a failure must not do so by the same one again.
+    pub fn skip(&mut self) {
+        self.next = self.next.next();
+    }
+
     /// Returns the checkpoints in flight, oldest first.
     pub fn in_flight(&self) -> impl Iterator<Item = CheckpointId> {
         self.in_flight.keys().copied()
