@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::atomic::{AtomicDriver, Interval};
 use crate::balance::Balance;
 use crate::error::JobError;
-use crate::map::{Chain, FlatMap, Identity, Input, Outputs, Then};
+use crate::map::{Chain, FlatMap, Identity, Input, Then, keeping, one_to_one};
 use crate::message::{Generation, Stopped};
 use crate::plan::{ShapeError, Stage, StageKind, check_shape};
 use crate::policy::CommitPolicy;
@@ -154,13 +154,7 @@ impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
         O: Send + 'static,
         F: Fn(Input<'_, T>) -> Result<O, BoxError> + Clone + Send + 'static,
     {
-        self.flat_map(uid, move |_| {
-            let step = step.clone();
-            move |input: Input<'_, T>, out: &mut Outputs<'_, O>| {
-                out.push(step(input)?);
-                Ok(())
-            }
-        })
+        self.flat_map(uid, move |_| one_to_one(step.clone()))
     }
 
     /// Adds a step that keeps the records for which `keep` says so; the others are counted as filtered.
@@ -169,15 +163,7 @@ impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
         T: Clone,
         F: Fn(&Input<'_, T>) -> bool + Clone + Send + 'static,
     {
-        self.flat_map(uid, move |_| {
-            let keep = keep.clone();
-            move |input: Input<'_, T>, out: &mut Outputs<'_, T>| {
-                if keep(&input) {
-                    out.push(input.item().clone());
-                }
-                Ok(())
-            }
-        })
+        self.flat_map(uid, move |_| keeping(keep.clone()))
     }
 }
 

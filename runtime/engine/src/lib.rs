@@ -26,6 +26,7 @@ mod checkpointed;
 mod closing;
 pub mod driver;
 mod error;
+mod failpoint;
 mod job;
 mod map;
 mod message;

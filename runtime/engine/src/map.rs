@@ -108,6 +108,35 @@ where
     }
 }
 
+/// A step that makes one record of one, or refuses it.
+pub(crate) fn one_to_one<I, O, F>(
+    step: F,
+) -> impl FnMut(Input<'_, I>, &mut Outputs<'_, O>) -> Result<(), BoxError> + Send
+where
+    F: Fn(Input<'_, I>) -> Result<O, BoxError> + Send,
+{
+    move |input: Input<'_, I>, out: &mut Outputs<'_, O>| {
+        out.push(step(input)?);
+        Ok(())
+    }
+}
+
+/// A step that keeps the records for which `keep` says so.
+pub(crate) fn keeping<T, F>(
+    keep: F,
+) -> impl FnMut(Input<'_, T>, &mut Outputs<'_, T>) -> Result<(), BoxError> + Send
+where
+    T: Clone,
+    F: Fn(&Input<'_, T>) -> bool + Send,
+{
+    move |input: Input<'_, T>, out: &mut Outputs<'_, T>| {
+        if keep(&input) {
+            out.push(input.item().clone());
+        }
+        Ok(())
+    }
+}
+
 /// What came of a batch: elements in order, and what was counted.
 pub(crate) struct Produced<T> {
     pub(crate) elements: Vec<StreamElement<T>>,

@@ -20,7 +20,7 @@ use super::sink_task::SinkTask;
 use super::source_task::SourceTask;
 use crate::driver::{IdempotentDriver, Retry, SinkDriver, TwoPhaseDriver, TwoPhaseOptions, WriteAheadDriver};
 use crate::job::{Job, Make, Pipeline};
-use crate::map::{Chain, FlatMap, Identity, Input, Outputs, Then};
+use crate::map::{Chain, FlatMap, Identity, Input, Then, keeping, one_to_one};
 use crate::plan::{Stage, StageKind};
 
 /// Where a segment of a flow has its elements from.
@@ -169,13 +169,7 @@ impl<I: Send + 'static, T: Send + 'static> Flow<I, T> {
         O: Send + 'static,
         F: Fn(Input<'_, T>) -> Result<O, BoxError> + Clone + Send + 'static,
     {
-        self.flat_map(uid, move |_| {
-            let step = step.clone();
-            move |input: Input<'_, T>, out: &mut Outputs<'_, O>| {
-                out.push(step(input)?);
-                Ok(())
-            }
-        })
+        self.flat_map(uid, move |_| one_to_one(step.clone()))
     }
 
     /// Adds a step that keeps the records for which `keep` says so.
@@ -184,15 +178,7 @@ impl<I: Send + 'static, T: Send + 'static> Flow<I, T> {
         T: Clone,
         F: Fn(&Input<'_, T>) -> bool + Clone + Send + 'static,
     {
-        self.flat_map(uid, move |_| {
-            let keep = keep.clone();
-            move |input: Input<'_, T>, out: &mut Outputs<'_, T>| {
-                if keep(&input) {
-                    out.push(input.item().clone());
-                }
-                Ok(())
-            }
-        })
+        self.flat_map(uid, move |_| keeping(keep.clone()))
     }
 
     /// Sends each record to the subtask of its key: those of one key stay in order and together.

@@ -133,3 +133,73 @@ impl<T> Inlet<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_core::{BarrierKind, CheckpointId};
+
+    use super::*;
+
+    fn inlet(channels: usize) -> (Vec<mpsc::Sender<StreamElement<u8>>>, Inlet<u8>) {
+        let (senders, receivers) = (0..channels).map(|_| mpsc::channel(16)).unzip();
+        (senders, Inlet::new(receivers))
+    }
+
+    fn barrier() -> StreamElement<u8> {
+        let checkpoint = CheckpointId::new(1, 1);
+        let triggered_at = Timestamp::default();
+        StreamElement::Barrier(Barrier { checkpoint, kind: BarrierKind::Checkpoint, triggered_at })
+    }
+
+    fn send(to: &mpsc::Sender<StreamElement<u8>>, elements: impl IntoIterator<Item = StreamElement<u8>>) {
+        elements.into_iter().for_each(|element| to.try_send(element).unwrap());
+    }
+
+    /// What comes out until nothing is left, as text.
+    fn drained(inlet: &mut Inlet<u8>) -> Vec<String> {
+        use futures_util::FutureExt as _;
+
+        let name = |element| match element {
+            StreamElement::Watermark(watermark) => format!("watermark {}", watermark.0),
+            StreamElement::Status(status) => format!("{status:?}"),
+            StreamElement::Barrier(_) => "barrier".to_owned(),
+            StreamElement::End => "end".to_owned(),
+            other => format!("{other:?}"),
+        };
+        std::iter::from_fn(|| inlet.next().now_or_never()).map(|element| name(element.unwrap())).collect()
+    }
+
+    fn at(watermark: i64) -> StreamElement<u8> {
+        StreamElement::Watermark(Timestamp(watermark))
+    }
+
+    #[test]
+    fn smallest_watermark_of_those_that_count_comes_out_and_never_goes_back() {
+        let (senders, mut inlet) = inlet(2);
+        send(&senders[0], [at(10)]);
+        assert_eq!(drained(&mut inlet), [""; 0]);
+        send(&senders[1], [at(5), at(3)]);
+        assert_eq!(drained(&mut inlet), ["watermark 5"]);
+        send(&senders[1], [StreamElement::Status(StreamStatus::Idle)]);
+        assert_eq!(drained(&mut inlet), ["watermark 10"]);
+        send(&senders[1], [StreamElement::Status(StreamStatus::Active)]);
+        assert_eq!(drained(&mut inlet), [""; 0]);
+        assert_eq!(inlet.watermark(), Timestamp(10));
+        send(&senders[0], [StreamElement::End]);
+        send(&senders[1], [at(20)]);
+        assert_eq!(drained(&mut inlet), ["watermark 20"]);
+    }
+
+    /// [CHK-07] what follows a barrier waits until every channel has delivered it; an ended one still delivers barriers.
+    #[test]
+    fn channel_that_delivered_a_barrier_is_held_until_all_have() {
+        let (senders, mut inlet) = inlet(2);
+        send(&senders[0], [barrier(), at(7)]);
+        send(&senders[1], [at(9), StreamElement::End]);
+        assert_eq!(drained(&mut inlet), [""; 0], "the watermark behind the barrier is held");
+        send(&senders[1], [barrier()]);
+        assert_eq!(drained(&mut inlet), ["barrier", "watermark 7"]);
+        send(&senders[0], [StreamElement::End]);
+        assert_eq!(drained(&mut inlet), ["end"]);
+    }
+}

@@ -6,8 +6,8 @@ use levada_core::{Batch, CheckpointId, State, Timestamp};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
-use super::failpoint::fail_point;
 use super::tally::DriverTally;
+use crate::failpoint::fail_point;
 
 /// Drives an [`IdempotentSink`]: everything taken over is durable before the barrier goes on. It stores nothing; after a
 /// failure the source repeats, and the target converges.

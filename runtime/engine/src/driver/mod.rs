@@ -24,6 +24,7 @@
 mod codec;
 mod context;
 mod error;
+#[cfg(feature = "failpoints")]
 mod failpoint;
 mod idempotent;
 mod retry;

@@ -1,4 +1,4 @@
-//! Points at which tests stop, fail or kill the process; nothing in other builds.
+//! The fail points of the store, and the switches that take a protection away.
 
 /// Every fail point of the store, in the order in which a checkpoint passes them: to pause, panic or kill at.
 #[cfg(feature = "failpoints")]
@@ -30,31 +30,6 @@ pub(crate) const WITHOUT_CONDITION: &str = "store::without_condition";
 /// Loses the answer to the next put of an entry when set to `return`: the entry is there, the writer gets an error.
 #[cfg(feature = "failpoints")]
 pub(crate) const LOST_ANSWER: &str = "store::lost_answer";
-
-/// Passes a fail point. What is configured for it may block, so it runs outside of the runtime's own threads.
-#[cfg(feature = "failpoints")]
-pub(crate) async fn reached(name: &'static str) {
-    if fail::list().is_empty() {
-        return;
-    }
-    let passed = tokio::task::spawn_blocking(move || {
-        fail::eval(name, |_| ());
-    });
-    if let Err(error) = passed.await
-        && let Ok(panic) = error.try_into_panic()
-    {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-/// Passes a fail point; other builds hold neither the call nor the name.
-macro_rules! fail_point {
-    ($name:literal) => {
-        #[cfg(feature = "failpoints")]
-        $crate::store::failpoint::reached($name).await;
-    };
-}
-pub(crate) use fail_point;
 
 /// Tells whether objects are to be created whether they exist or not.
 pub(crate) fn is_without_condition() -> bool {

@@ -13,12 +13,13 @@ use super::Store;
 use super::backend::{is_taken, unavailable};
 use super::entry::{Entry, EntryKind, LeaseRecord, milliseconds};
 use super::error::{Holder, StoreError};
-use super::failpoint::{fail_point, is_answer_lost};
+use super::failpoint::is_answer_lost;
 use super::frame;
 use super::log::{self, Damage, Piece};
 use super::manifest::Manifest;
 use super::part::PartHome;
 use super::process::ProcessId;
+use crate::failpoint::fail_point;
 
 /// How often the holder says that it lives.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);

@@ -14,10 +14,10 @@ use super::Store;
 use super::backend::{Backend, unavailable};
 use super::codec;
 use super::error::StoreError;
-use super::failpoint::fail_point;
 use super::frame::Flaw;
 use super::log::{Damage, Piece};
 use super::manifest::Stored;
+use crate::failpoint::fail_point;
 
 /// Bytes of one chunk: above the least that S3 takes (5 MiB).
 const CHUNK: usize = 8 << 20;

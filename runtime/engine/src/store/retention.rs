@@ -10,9 +10,9 @@ use levada_core::CheckpointId;
 
 use super::entry::{Entry, id};
 use super::error::StoreError;
-use super::failpoint::fail_point;
 use super::lease::Lease;
 use super::log::{self, Log, checkpoints, horizon, newest_resolved};
+use crate::failpoint::fail_point;
 
 /// The fewest checkpoints that are kept, whatever is asked for.
 const FEWEST: usize = 2;

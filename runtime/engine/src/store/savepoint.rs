@@ -7,11 +7,11 @@ use super::Store;
 use super::backend::{is_taken, unavailable};
 use super::entry::milliseconds;
 use super::error::StoreError;
-use super::failpoint::fail_point;
 use super::frame::{self, Flaw};
 use super::lease::Lease;
 use super::log::{Damage, Piece};
 use super::manifest::Manifest;
+use crate::failpoint::fail_point;
 
 const FOLDER: &str = "savepoints";
 const MANIFEST: &str = "manifest";

@@ -25,9 +25,9 @@ pub use self::timeout::{TimeoutTooShort, check_timeout};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
-use super::failpoint::fail_point;
 use super::retry::Retry;
 use super::tally::DriverTally;
+use crate::failpoint::fail_point;
 
 /// What happens when a transaction is lost: its commit fails, and not because the target is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -20,7 +20,7 @@ use levada_core::template::{CheckpointCommitter, Marker};
 use levada_core::{CheckpointId, ErrorClass, SinkContext, SinkError};
 use tokio::task::spawn_blocking;
 
-use crate::driver::failpoint::fail_point;
+use crate::failpoint::fail_point;
 
 const FIRST_LINE: &str = "levada markers 1";
 

@@ -25,9 +25,9 @@ pub use self::pieces::{Inline, PieceStore};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
-use super::failpoint::fail_point;
 use super::retry::Retry;
 use super::tally::DriverTally;
+use crate::failpoint::fail_point;
 
 /// What handing one segment over came to.
 #[derive(Debug)]
