@@ -15,7 +15,9 @@ use super::input::{Function, Input as SourceInput, Splits};
 use super::launch::Launch;
 use super::middle_task::MiddleTask;
 use super::outlet::{CAPACITY, KeyHash, Outlet, hash_of};
+use super::pieces::PieceHome;
 use super::run::CheckpointedJob;
+use super::sink_part::{Shared, TwoPhasePart, WriteAheadPart};
 use super::sink_task::SinkTask;
 use super::source_task::SourceTask;
 use crate::driver::{IdempotentDriver, Retry, SinkDriver, TwoPhaseDriver, TwoPhaseOptions, WriteAheadDriver};
@@ -205,7 +207,8 @@ impl<I: Send + 'static, T: Send + 'static> Flow<I, T> {
         job
     }
 
-    /// Ends the flow with a sink whose records wait in the checkpoints until these are complete.
+    /// Ends the flow with a sink whose records wait in the checkpoints until these are complete; those of a long interval are
+    /// written to the checkpoint store while it grows ([`CheckpointedJob::piece_bytes`]).
     pub fn write_ahead_sink<K, C, F>(self, uid: impl Into<String>, retry: Retry, make: F) -> CheckpointedJob
     where
         T: Storable + Sync,
@@ -213,13 +216,17 @@ impl<I: Send + 'static, T: Send + 'static> Flow<I, T> {
         C: CheckpointCommitter + 'static,
         F: Fn(u32) -> (K, C) + Send + 'static,
     {
-        self.sink(uid, move |subtask| {
-            let (sink, committer) = make(subtask);
-            WriteAheadDriver::new(sink, committer, retry)
-        })
+        let (uid, make, pieces) = (uid.into(), Shared::new(make), PieceHome::default());
+        let part = WriteAheadPart::new(uid.clone(), make.clone(), pieces.clone());
+        let job = self.sink(uid, move |subtask| {
+            let (sink, committer) = make.make(subtask);
+            WriteAheadDriver::with_pieces(sink, committer, retry, pieces.clone())
+        });
+        job.resolving(part)
     }
 
-    /// Ends the flow with a sink that commits in two phases, around the checkpoints.
+    /// Ends the flow with a sink that commits in two phases, around the checkpoints. At each start one more is made and
+    /// opened, before those of the subtasks: it is asked what became of everything that waits, and fences earlier attempts.
     pub fn two_phase_sink<K, F>(
         self,
         uid: impl Into<String>,
@@ -230,7 +237,9 @@ impl<I: Send + 'static, T: Send + 'static> Flow<I, T> {
         K: TwoPhaseCommitSink<T> + 'static,
         F: Fn(u32) -> K + Send + 'static,
     {
-        self.sink(uid, move |subtask| TwoPhaseDriver::new(make(subtask), options))
+        let (uid, make) = (uid.into(), Shared::new(make));
+        let part = TwoPhasePart::new(uid.clone(), options, make.clone());
+        self.sink(uid, move |subtask| TwoPhaseDriver::new(make.make(subtask), options)).resolving(part)
     }
 
     fn sink<D, F>(mut self, uid: impl Into<String>, make_driver: F) -> CheckpointedJob

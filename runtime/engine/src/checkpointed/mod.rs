@@ -8,19 +8,35 @@
 //!                   └───────────────── ack ─────────────────────────────┴── ack
 //! ```
 
+mod attempt;
+mod attend;
 mod control;
+mod entry;
+mod failpoint;
 mod flow;
 mod inlet;
 mod input;
+mod job_state;
 mod launch;
 mod middle_task;
 mod outlet;
+mod pieces;
 mod positions;
+mod recovery;
 mod restore;
 mod run;
 mod shell;
+mod signals;
+mod sink_part;
 mod sink_task;
 mod source_task;
+mod verdict;
 
+#[cfg(feature = "failpoints")]
+pub use failpoint::RECOVERY_FAIL_POINTS;
 pub use flow::Flow;
-pub use run::{CheckpointedHandle, CheckpointedJob, CheckpointedReport};
+pub use job_state::{CompleteCheckpoint, JobState};
+pub use run::{CheckpointedHandle, CheckpointedJob, CheckpointedReport, Drain, TakenSavepoint};
+pub use signals::{JobExit, STOP_DEADLINE, run_until_signal};
+pub use sink_part::FoundTransaction;
+pub use verdict::{InspectedSink, RecoveryError};

@@ -1,9 +1,12 @@
 //! The task of one subtask of a source, with the steps chained to it.
 
-use levada_core::{Barrier, BarrierKind, ErrorChain, SourceContext, SourceError, State, StreamElement};
+use levada_core::{
+    Barrier, BarrierKind, ErrorChain, SourceContext, SourceError, State, StreamElement, StreamStatus,
+    Timestamp,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::control::{Command, Commands, Event, Events, Participant};
+use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
 use super::input::{Input, Read};
 use super::outlet::Outlet;
 use crate::closing::close_in_time;
@@ -48,7 +51,7 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
         let opened = self.input.open(ctx, restored).await;
         self.sourced(opened)?;
         self.tell(Event::Opened)?;
-        let mut is_reading = false;
+        let (mut is_reading, mut has_ended) = (false, false);
         let mut out = Vec::new();
         loop {
             // A command first: a source that always has records must not starve the checkpoints.
@@ -59,8 +62,14 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => is_reading = true,
-                Wakeup::Told(Some(Command::Inject(barrier))) => {
-                    self.snapshot(barrier, &mut out).await?;
+                Wakeup::Told(Some(Command::Inject { barrier, drain })) => {
+                    let state = self.input.snapshot(barrier.checkpoint, &mut out);
+                    self.hand_on(&mut out).await?;
+                    if drain && !has_ended {
+                        has_ended = true;
+                        self.drain().await?;
+                    }
+                    self.mark(barrier, state).await?;
                     is_reading &= barrier.kind != BarrierKind::Stop;
                 }
                 Wakeup::Told(Some(Command::Complete(checkpoint))) => {
@@ -74,7 +83,7 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
                     let read = self.sourced(read)?;
                     self.hand_on(&mut out).await?;
                     if read == Read::End {
-                        is_reading = false;
+                        (is_reading, has_ended) = (false, true);
                         self.send(StreamElement::End).await?;
                         self.tell(Event::Ended(self.participant.clone()))?;
                     }
@@ -83,12 +92,20 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
         }
     }
 
-    /// Stores the point between two records, and marks it in the stream.
-    async fn snapshot(&mut self, barrier: Barrier, out: &mut Vec<StreamElement<I>>) -> Result<(), Stopped> {
-        let state = self.input.snapshot(barrier.checkpoint, out);
-        self.hand_on(out).await?;
+    /// Marks the point between two records in the stream, and hands over what is stored of it.
+    async fn mark(&mut self, barrier: Barrier, state: State) -> Result<(), Stopped> {
         self.send(StreamElement::Barrier(barrier)).await?;
-        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, state))
+        let positions = self.input.positions();
+        let snapshot = Box::new(Snapshot { state, positions, ..Snapshot::default() });
+        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, snapshot))
+    }
+
+    /// Brings event time, and the stream, to their end. An idle source counts again for that.
+    async fn drain(&mut self) -> Result<(), Stopped> {
+        self.send(StreamElement::Status(StreamStatus::Active)).await?;
+        self.send(StreamElement::Watermark(Timestamp(i64::MAX))).await?;
+        self.send(StreamElement::End).await?;
+        self.tell(Event::Ended(self.participant.clone()))
     }
 
     /// Runs the steps over what was read, and sends what came of it.

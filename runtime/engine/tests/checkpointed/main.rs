@@ -1,0 +1,11 @@
+//! Jobs with checkpoints, over scripted sources and a target in memory that outlives them.
+
+mod flow;
+mod pieces;
+mod recovery;
+mod savepoints;
+mod scene;
+mod segments;
+mod signals;
+mod states;
+mod target;
