@@ -37,7 +37,9 @@ mod reader;
 pub mod store;
 
 pub use balance::{Balance, Unbalanced};
-pub use checkpointed::{CheckpointedHandle, CheckpointedJob, CheckpointedReport, Flow};
+pub use checkpointed::{
+    Branch, CheckpointedHandle, CheckpointedJob, CheckpointedReport, Flow, Line, MainLine, Route, SideLine,
+};
 pub use error::JobError;
 pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};
 pub use map::{FlatMap, Input, Outputs};
