@@ -40,9 +40,9 @@ pub use balance::{Balance, Unbalanced};
 #[cfg(feature = "failpoints")]
 pub use checkpointed::RECOVERY_FAIL_POINTS;
 pub use checkpointed::{
-    CheckpointedHandle, CheckpointedJob, CheckpointedReport, CompleteCheckpoint, Drain, Flow,
-    FoundTransaction, InspectedSink, JobExit, JobState, RecoveryError, STOP_DEADLINE, TakenSavepoint,
-    run_until_signal,
+    Branch, CheckpointedHandle, CheckpointedJob, CheckpointedReport, CompleteCheckpoint, Drain, Flow,
+    FoundTransaction, InspectedSink, JobExit, JobState, Line, MainLine, RecoveryError, Route, STOP_DEADLINE,
+    SideLine, TakenSavepoint, run_until_signal,
 };
 pub use error::JobError;
 pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};

@@ -9,7 +9,7 @@ use super::attempt::{Attempt, Triggered};
 use super::control::{Command, Event};
 use super::entry::kept_input;
 use super::job_state::{CompleteCheckpoint, JobState};
-use super::shell::{Acked, Ended, KEPT, Request, Shell};
+use super::shell::{Acked, KEPT, Request, Shell};
 use crate::checkpoint::{
     Action, CheckpointKind, Command as Asked, Coordinator, FailReason, Input, RequestId,
 };
@@ -17,13 +17,13 @@ use crate::error::JobError;
 use crate::store::Lease;
 
 impl Shell {
-    /// Carries words to and fro until the attempt is over.
+    /// Carries words to and fro until the attempt is over; returns the last checkpoint of a job that has come to its end.
     pub(super) async fn attend(
         &mut self,
         run: &mut Attempt,
         coordinator: &mut Coordinator<Acked>,
         lease: &mut Lease,
-    ) -> Result<Ended, JobError> {
+    ) -> Result<Option<CheckpointId>, JobError> {
         let mut inputs = vec![if run.failure.is_some() { Input::TasksFailed } else { Input::Tick }];
         loop {
             for input in inputs.drain(..) {
@@ -32,12 +32,12 @@ impl Shell {
             }
             if let Some(last) = run.done {
                 run.close().await;
-                return Ok(Ended::Done(last));
+                return Ok(last);
             }
             if run.is_settled
                 && let Some(error) = run.failure.take()
             {
-                return Ok(Ended::Failed(error));
+                return Err(error);
             }
             let tick = async {
                 match run.tick_at {

@@ -82,13 +82,6 @@ impl CheckpointedJob {
         }
     }
 
-    /// Adds what a sink has to do once a start.
-    #[must_use]
-    pub(crate) fn resolving(mut self, part: impl SinkPart + 'static) -> Self {
-        self.sinks.push(Box::new(part));
-        self
-    }
-
     /// Sets when checkpoints are taken. Default: on request, and at the end.
     #[must_use]
     pub fn checkpoints(self, settings: CheckpointSettings) -> Self {

@@ -71,10 +71,11 @@ pub(crate) struct Shell {
     tallies: BTreeMap<String, DriverTally>,
 }
 
-/// How a stretch of running came to its end.
-pub(super) enum Ended {
-    Done(Option<CheckpointId>),
-    Failed(JobError),
+/// What outlives an attempt, and not the lease.
+struct Course {
+    coordinator: Option<Coordinator<Acked>>,
+    /// The first checkpoint that the tasks of the next attempt may name.
+    first: CheckpointId,
 }
 
 impl Shell {
@@ -129,61 +130,71 @@ impl Shell {
         outcome
     }
 
+    /// Runs attempts until one comes to the job's end.
     async fn hold(&mut self, lease: &mut Lease) -> Result<CheckpointedReport, JobError> {
-        let attempt = lease.attempt();
-        let mut coordinator: Option<Coordinator<Acked>> = None;
-        let mut first = CheckpointId::new(attempt, 1);
+        let mut course = Course { coordinator: None, first: CheckpointId::new(lease.attempt(), 1) };
         loop {
-            let restored = match self.recover(lease).await {
-                Ok(restored) => restored,
-                Err(error) => {
-                    self.wait_for_restart(error).await?;
-                    continue;
-                }
-            };
-            let mut run = Attempt::launch(&self.job, &restored, first, self.cancel.child_token());
-            if let Err(error) = self.open(&mut run, lease, &restored).await {
-                run.end().await;
-                return Err(error);
-            }
-            if run.failure.is_none() && restored.checkpoint.is_some() && self.stopped() == restored.checkpoint
-            {
-                // It had stopped reading, and what was left to do is done.
-                run.close().await;
-                self.take_tallies(&mut run);
-                return Ok(self.report(attempt, restored.checkpoint));
-            }
-            let now = self.begun.elapsed();
-            let subtasks = run.subtasks();
-            let coordinator = match &mut coordinator {
-                Some(coordinator) => {
-                    let actions = coordinator.handle(now, Input::Restarted { subtasks });
-                    self.act(&mut run, coordinator, lease, actions).await?;
-                    coordinator
-                }
-                none => none.insert(Coordinator::new(
-                    self.job.settings,
-                    attempt,
-                    restored.checkpoint,
-                    subtasks,
-                    now,
-                )),
-            };
-            if run.failure.is_none() {
-                self.tell(JobState::Running { last: None, restarts: self.restarts.count() });
-                run.tell_sources(&Command::Start);
-            }
-            let ended = self.attend(&mut run, coordinator, lease).await;
-            run.end().await;
-            self.take_tallies(&mut run);
-            // What the tasks began without a checkpoint bears this name.
-            coordinator.skip();
-            first = coordinator.next();
-            match ended? {
-                Ended::Done(last) => return Ok(self.report(attempt, last)),
-                Ended::Failed(error) => self.wait_for_restart(error).await?,
+            match self.attempt(lease, &mut course).await {
+                Ok(last) => return Ok(self.report(lease.attempt(), last)),
+                Err(error) => self.wait_for_restart(error).await?,
             }
         }
+    }
+
+    async fn attempt(
+        &mut self,
+        lease: &mut Lease,
+        course: &mut Course,
+    ) -> Result<Option<CheckpointId>, JobError> {
+        let mut restored = self.recover(lease).await?;
+        let mut run = Attempt::launch(&self.job, &restored, course.first, self.cancel.child_token());
+        // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
+        restored.states.clear();
+        let ended = self.drive(&mut run, lease, course, &restored).await;
+        run.end().await;
+        for (uid, tally) in std::mem::take(&mut run.tallies) {
+            self.tallies.entry(uid).or_default().add(tally);
+        }
+        if let Some(coordinator) = &mut course.coordinator {
+            // What the tasks began without a checkpoint bears this name.
+            coordinator.skip();
+            course.first = coordinator.next();
+        }
+        ended
+    }
+
+    /// Opens the tasks, lets them read, and attends to them until they have ended or failed.
+    async fn drive(
+        &mut self,
+        run: &mut Attempt,
+        lease: &mut Lease,
+        course: &mut Course,
+        restored: &RestoredJob,
+    ) -> Result<Option<CheckpointId>, JobError> {
+        self.open(run, lease, restored).await?;
+        let stopped = self.stopped.map(|(checkpoint, _)| checkpoint);
+        if run.failure.is_none() && stopped.is_some() && stopped == restored.checkpoint {
+            // The job had stopped reading, and what was left to do is done.
+            run.close().await;
+            return Ok(stopped);
+        }
+        let (now, subtasks) = (self.begun.elapsed(), run.subtasks());
+        let coordinator = match &mut course.coordinator {
+            Some(coordinator) => {
+                let actions = coordinator.handle(now, Input::Restarted { subtasks });
+                self.act(run, coordinator, lease, actions).await?;
+                coordinator
+            }
+            none => {
+                let (settings, restored) = (self.job.settings, restored.checkpoint);
+                none.insert(Coordinator::new(settings, lease.attempt(), restored, subtasks, now))
+            }
+        };
+        if run.failure.is_none() {
+            self.tell(JobState::Running { last: None, restarts: self.restarts.count() });
+            run.tell_sources(&Command::Start);
+        }
+        self.attend(run, coordinator, lease).await
     }
 
     /// Finds what to go on from, and brings the sinks' targets there.
@@ -221,16 +232,6 @@ impl Shell {
             }
             _ => Ok(()),
         }
-    }
-
-    fn take_tallies(&mut self, run: &mut Attempt) {
-        for (uid, tally) in std::mem::take(&mut run.tallies) {
-            self.tallies.entry(uid).or_default().add(tally);
-        }
-    }
-
-    fn stopped(&self) -> Option<CheckpointId> {
-        self.stopped.map(|(checkpoint, _)| checkpoint)
     }
 
     fn report(&self, attempt: u64, last: Option<CheckpointId>) -> CheckpointedReport {

@@ -11,15 +11,22 @@ use super::input::{Input, Read};
 use super::outlet::Outlet;
 use crate::closing::close_in_time;
 use crate::error::JobError;
-use crate::map::Chain;
 use crate::message::Stopped;
 
-pub(crate) struct SourceTask<I, T> {
+/// A source that is to be opened.
+pub(crate) struct SourceFeed<I> {
     pub(crate) participant: Participant,
     pub(crate) input: Box<dyn Input<I>>,
-    pub(crate) chain: Box<dyn Chain<I, T>>,
-    pub(crate) outlet: Outlet<T>,
+    pub(crate) ctx: SourceContext,
+    /// What it had stored.
+    pub(crate) restored: State,
     pub(crate) commands: Commands,
+}
+
+pub(crate) struct SourceTask<I> {
+    pub(crate) feed: SourceFeed<I>,
+    /// The steps, and where their outcome goes.
+    pub(crate) outlet: Outlet<I>,
     pub(crate) events: Events,
     pub(crate) cancel: CancellationToken,
 }
@@ -30,16 +37,16 @@ enum Wakeup {
     Read(Result<Read, SourceError>),
 }
 
-impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
+impl<I: Send + 'static> SourceTask<I> {
     /// Runs until it is told to close, or cancelled, or an error; the source is closed in each case.
-    pub(crate) async fn run(mut self, ctx: SourceContext, restored: State) {
+    pub(crate) async fn run(mut self) {
         let cancel = self.cancel.clone();
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Stopped::Cancelled),
-            outcome = self.serve(ctx, restored) => outcome,
+            outcome = self.serve() => outcome,
         };
-        close_in_time("source", self.input.close()).await;
+        close_in_time("source", self.feed.input.close()).await;
         if let Err(Stopped::Error(error)) = outcome {
             tracing::debug!(error = %ErrorChain(&error), "source task failed");
             // Nobody listens when the job has ended.
@@ -47,8 +54,9 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
         }
     }
 
-    async fn serve(&mut self, ctx: SourceContext, restored: State) -> Result<(), Stopped> {
-        let opened = self.input.open(ctx, restored).await;
+    async fn serve(&mut self) -> Result<(), Stopped> {
+        let (ctx, restored) = (self.feed.ctx.clone(), std::mem::take(&mut self.feed.restored));
+        let opened = self.feed.input.open(ctx, restored).await;
         self.sourced(opened)?;
         self.tell(Event::Opened)?;
         let (mut is_reading, mut has_ended) = (false, false);
@@ -57,13 +65,13 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
             // A command first: a source that always has records must not starve the checkpoints.
             let wakeup = tokio::select! {
                 biased;
-                command = self.commands.recv() => Wakeup::Told(command),
-                read = self.input.next(&mut out), if is_reading => Wakeup::Read(read),
+                command = self.feed.commands.recv() => Wakeup::Told(command),
+                read = self.feed.input.next(&mut out), if is_reading => Wakeup::Read(read),
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => is_reading = true,
                 Wakeup::Told(Some(Command::Inject { barrier, drain })) => {
-                    let state = self.input.snapshot(barrier.checkpoint, &mut out);
+                    let state = self.feed.input.snapshot(barrier.checkpoint, &mut out);
                     self.hand_on(&mut out).await?;
                     if drain && !has_ended {
                         has_ended = true;
@@ -73,9 +81,9 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
                     is_reading &= barrier.kind != BarrierKind::Stop;
                 }
                 Wakeup::Told(Some(Command::Complete(checkpoint))) => {
-                    let handled = self.input.complete(checkpoint).await;
+                    let handled = self.feed.input.complete(checkpoint).await;
                     self.sourced(handled)?;
-                    self.tell(Event::Handled(self.participant.clone(), checkpoint))?;
+                    self.tell(Event::Handled(self.feed.participant.clone(), checkpoint))?;
                 }
                 Wakeup::Told(Some(Command::Aborted(_))) => {}
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
@@ -84,8 +92,8 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
                     self.hand_on(&mut out).await?;
                     if read == Read::End {
                         (is_reading, has_ended) = (false, true);
-                        self.send(StreamElement::End).await?;
-                        self.tell(Event::Ended(self.participant.clone()))?;
+                        self.outlet.send(StreamElement::End).await?;
+                        self.tell(Event::Ended(self.feed.participant.clone()))?;
                     }
                 }
             }
@@ -94,43 +102,26 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
 
     /// Marks the point between two records in the stream, and hands over what is stored of it.
     async fn mark(&mut self, barrier: Barrier, state: State) -> Result<(), Stopped> {
-        self.send(StreamElement::Barrier(barrier)).await?;
-        let positions = self.input.positions();
+        self.outlet.send(StreamElement::Barrier(barrier)).await?;
+        let positions = self.feed.input.positions();
         let snapshot = Box::new(Snapshot { state, positions, ..Snapshot::default() });
-        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, snapshot))
+        self.tell(Event::Acked(self.feed.participant.clone(), barrier.checkpoint, snapshot))
     }
 
     /// Brings event time, and the stream, to their end. An idle source counts again for that.
     async fn drain(&mut self) -> Result<(), Stopped> {
-        self.send(StreamElement::Status(StreamStatus::Active)).await?;
-        self.send(StreamElement::Watermark(Timestamp(i64::MAX))).await?;
-        self.send(StreamElement::End).await?;
-        self.tell(Event::Ended(self.participant.clone()))
+        self.outlet.send(StreamElement::Status(StreamStatus::Active)).await?;
+        self.outlet.send(StreamElement::Watermark(Timestamp(i64::MAX))).await?;
+        self.outlet.send(StreamElement::End).await?;
+        self.tell(Event::Ended(self.feed.participant.clone()))
     }
 
-    /// Runs the steps over what was read, and sends what came of it.
+    /// Sends what was read.
     async fn hand_on(&mut self, out: &mut Vec<StreamElement<I>>) -> Result<(), Stopped> {
         for element in out.drain(..) {
-            match element {
-                StreamElement::Batch(batch) => {
-                    for element in self.chain.process(batch).elements {
-                        self.outlet.send(element).await?;
-                    }
-                }
-                StreamElement::Watermark(watermark) => {
-                    self.outlet.send(StreamElement::Watermark(watermark)).await?;
-                }
-                StreamElement::Status(status) => self.outlet.send(StreamElement::Status(status)).await?,
-                StreamElement::Refused(refused) => self.outlet.send(StreamElement::Refused(refused)).await?,
-                // An input makes nothing else.
-                _ => {}
-            }
+            self.outlet.send(element).await?;
         }
         Ok(())
-    }
-
-    async fn send(&mut self, element: StreamElement<T>) -> Result<(), Stopped> {
-        self.outlet.send(element).await
     }
 
     fn tell(&self, event: Event) -> Result<(), Stopped> {
@@ -139,7 +130,7 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
 
     fn sourced<V>(&self, outcome: Result<V, SourceError>) -> Result<V, Stopped> {
         outcome.map_err(|cause| {
-            let Participant { uid, subtask } = self.participant.clone();
+            let Participant { uid, subtask } = self.feed.participant.clone();
             Stopped::Error(JobError::Source { uid, subtask, cause })
         })
     }
