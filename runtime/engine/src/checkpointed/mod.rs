@@ -15,6 +15,7 @@ mod entry;
 mod exchange;
 mod failpoint;
 mod flow;
+mod handle;
 mod inlet;
 mod input;
 mod job_state;
@@ -38,14 +39,17 @@ mod sink_part;
 mod sink_task;
 mod source_end;
 mod source_task;
+mod two_phase_part;
 mod verdict;
+mod write_ahead_part;
 
 #[cfg(feature = "failpoints")]
 pub use failpoint::RECOVERY_FAIL_POINTS;
 pub use flow::Flow;
+pub use handle::{CheckpointedHandle, CheckpointedReport, Drain, TakenSavepoint};
 pub use job_state::{CompleteCheckpoint, JobState};
 pub use line::{Line, MainLine, SideLine};
-pub use run::{CheckpointedHandle, CheckpointedJob, CheckpointedReport, Drain, TakenSavepoint};
+pub use run::CheckpointedJob;
 pub use side_output::{Branch, Route};
 pub use signals::{JobExit, STOP_DEADLINE, run_until_signal};
 pub use sink_part::FoundTransaction;

@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::Attempt;
 use super::control::Command;
 use super::entry::savepoint_name;
+use super::handle::{CheckpointedReport, TakenSavepoint};
 use super::job_state::JobState;
 use super::launch::RestoredJob;
 use super::recovery::{Recovery, Terms};
-use super::run::{CheckpointedJob, CheckpointedReport, StartFrom, TakenSavepoint};
+use super::run::{CheckpointedJob, StartFrom};
 use crate::checkpoint::{
     AbortReason, CheckpointKind, Command as Asked, Coordinator, Input, RequestId, Restart, Restarts,
     SubtaskId,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::run::{CheckpointedHandle, CheckpointedReport};
+use super::handle::{CheckpointedHandle, CheckpointedReport};
 use crate::checkpoint::Command;
 use crate::error::JobError;
 

@@ -135,3 +135,71 @@ impl<I: Send + 'static> SourceTask<I> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_core::template::{Emit, Next, SourceFunction};
+    use levada_core::{Budget, CheckpointId};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::checkpointed::input::Function;
+
+    /// Says that it is idle, and waits.
+    #[derive(Debug)]
+    struct Idle;
+
+    impl SourceFunction for Idle {
+        type Item = u8;
+
+        async fn open(&mut self, _: SourceContext, _: &State) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        async fn next(&mut self, out: &mut Emit<'_, u8>) -> Result<Next, SourceError> {
+            out.idle();
+            Ok(Next::More)
+        }
+    }
+
+    fn inject(sequence: u64) -> Command {
+        let (checkpoint, triggered_at) = (CheckpointId::new(1, sequence), Timestamp(0));
+        Command::Inject {
+            barrier: Barrier { checkpoint, kind: BarrierKind::Stop, triggered_at },
+            drain: true,
+        }
+    }
+
+    /// [CHK-12] Event time ends before the savepoint, also of a source that is idle; and only once.
+    #[tokio::test]
+    async fn drain_sends_the_maximum_watermark_and_the_end_before_the_barrier() {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (to, mut elements) = mpsc::channel::<StreamElement<u8>>(16);
+        let (events, _told) = mpsc::unbounded_channel();
+        let participant = Participant { uid: "source".into(), subtask: 0 };
+        let feed = SourceFeed {
+            participant,
+            input: Box::new(Function::new("source", 0, Idle)),
+            ctx: SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(1 << 20) },
+            restored: State::new(),
+            commands: receiver,
+        };
+        for command in [inject(1), inject(2), Command::Close] {
+            commands.send(command).unwrap();
+        }
+        let task = SourceTask { feed, outlet: Outlet::Forward(to), events, cancel: CancellationToken::new() };
+        task.run().await;
+        let mut sent = Vec::new();
+        while let Some(element) = elements.recv().await {
+            sent.push(match element {
+                StreamElement::Status(status) => format!("{status:?}"),
+                StreamElement::Watermark(watermark) => format!("watermark {}", watermark.0),
+                StreamElement::Barrier(barrier) => format!("barrier {}", barrier.checkpoint),
+                StreamElement::End => "end".to_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+        let maximum = format!("watermark {}", i64::MAX);
+        assert_eq!(sent, ["Active", &maximum, "end", "barrier 1-1", "barrier 1-2"]);
+    }
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
 use levada_core::{SinkContext, SinkError};
+use tokio::sync::watch;
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
@@ -15,11 +16,19 @@ pub(crate) struct Inner {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Segments(Arc<Mutex<Inner>>);
+pub(crate) struct Segments {
+    inner: Arc<Mutex<Inner>>,
+    sent: Arc<watch::Sender<usize>>,
+}
 
 impl Segments {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
+        self.inner.lock().unwrap()
+    }
+
+    /// Waits until so many numbers were sent, and noted as sent.
+    pub(crate) async fn wait_for(&self, numbers: usize) {
+        self.sent.subscribe().wait_for(|sent| *sent >= numbers).await.unwrap();
     }
 
     pub(crate) fn visible(&self) -> Vec<u64> {
@@ -54,7 +63,9 @@ impl CheckpointCommitter for Segments {
     }
 
     async fn commit(&mut self, marker: &Marker) -> Result<(), SinkError> {
-        self.lock().markers.insert(marker.clone());
+        let mut inner = self.lock();
+        inner.markers.insert(marker.clone());
+        self.sent.send_replace(inner.visible.len());
         Ok(())
     }
 }
