@@ -14,6 +14,7 @@ pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A transaction or a segment of a checkpoint, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FoundTransaction {
     /// Its name, as its handle or its marker prints.
     pub name: String,

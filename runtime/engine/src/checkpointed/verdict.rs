@@ -11,6 +11,7 @@ use crate::driver::{Decision, decide};
 
 /// What one sink was found to have pending.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InspectedSink {
     /// The sink.
     pub uid: String,
