@@ -153,6 +153,7 @@ mod tests {
     use super::super::config::{ColumnOptions, Tombstone, WriteMode};
     use super::super::encode::ColumnType;
     use super::super::stats::Stats;
+    use super::super::places;
     use super::super::write::{Mappings, write};
     use super::*;
     use crate::quote::{Identifier, TableName};
@@ -250,7 +251,7 @@ mod tests {
             records.map(|(record, step)| levada_core::Record { origin: record.origin, item: change(step) });
         let batch = parts.with_records(records.collect());
         let mut interval = Interval::default();
-        write(&mut interval, &mut Mappings::default(), sets, &target(), &batch, &mut Stats::default())
+        write(&mut interval, &mut Mappings::default(), sets, &target(), places(&batch), &mut Stats::default())
             .expect("write");
         interval
     }

@@ -71,6 +71,16 @@ pub enum DriverError {
         #[source]
         cause: Option<BoxError>,
     },
+    /// A segment cannot be sent however often it is tried: a record is at fault, or another process has taken over. It stays
+    /// in the checkpoint.
+    #[error("segment {marker} cannot be sent")]
+    Unsendable {
+        /// The segment's marker.
+        marker: Marker,
+        /// Why; it names the record.
+        #[source]
+        cause: Box<SinkError>,
+    },
     /// A segment was sent, but not its marker with it, as the committer has promised.
     #[error("segment {marker} was sent without its marker, which was to be committed with the data")]
     MarkerMissing {
@@ -114,7 +124,16 @@ impl DriverError {
     pub fn is_fenced(&self) -> bool {
         match self {
             DriverError::Sink { cause, .. } | DriverError::Committer { cause, .. } => cause.is_fenced(),
-            DriverError::Lost { cause, .. } => cause.is_fenced(),
+            DriverError::Lost { cause, .. } | DriverError::Unsendable { cause, .. } => cause.is_fenced(),
+            _ => false,
+        }
+    }
+
+    /// Tells whether one record is at fault.
+    pub fn is_bad_record(&self) -> bool {
+        match self {
+            DriverError::Sink { cause, .. } => cause.coordinates.is_some(),
+            DriverError::Unsendable { cause, .. } => cause.coordinates.is_some(),
             _ => false,
         }
     }

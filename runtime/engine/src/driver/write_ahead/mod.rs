@@ -17,7 +17,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink, WriteContext};
-use levada_core::{Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, Storable, Timestamp};
+use levada_core::{
+    Batch, BoxError, CheckpointId, ErrorChain, ErrorClass, SinkError, State, Storable, Timestamp,
+};
 
 use self::entry::{Body, Entry};
 pub use self::marker_file::FileCommitter;
@@ -49,8 +51,9 @@ struct Committed {
 
 /// Drives a [`WriteAheadSink`] and its [`CheckpointCommitter`].
 ///
-/// A segment that is not taken waits for the next notification; the task does not fail. Only with the last notification
-/// of a stream that has ended it is tried again at once, with back-off, and then the task fails.
+/// A segment that is not taken waits for the next notification; the task does not fail, unless a record is at fault or a
+/// later opening has taken over. Only with the last notification of a stream that has ended it is tried again at once,
+/// with back-off, and then the task fails.
 pub struct WriteAheadDriver<T, S, C, P = Inline> {
     sink: S,
     committer: C,
@@ -179,6 +182,10 @@ where
         match self.sink.send(&segment).await {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::Held(None)),
+            // No later notification would find the record better, or this process the owner again.
+            Err(cause) if matches!(cause.class, ErrorClass::BadRecord | ErrorClass::Fenced) => {
+                return Err(DriverError::Unsendable { marker: entry.marker.clone(), cause: Box::new(cause) });
+            }
             Err(error) => return Ok(held(error)),
         }
         fail_point!("wal::after_send");
@@ -287,6 +294,9 @@ where
         };
         self.sink.open(ctx.sink.clone()).await.map_err(DriverError::sink("open"))?;
         self.committer.open(&ctx.sink).await.map_err(DriverError::committer("open"))?;
+        // Before it asks what was sent: an earlier opening may be sending still.
+        let fenced = self.committer.fence(&ctx.uid, ctx.first).await;
+        fenced.map_err(DriverError::committer("fence earlier openings off"))?;
         self.stage.open(ctx);
         self.restored = restored.map(|restored| restored.checkpoint);
         self.drop_known(entries).await
