@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 pub use located::Located;
 
-
 use crate::arena::{Arena, Slice, Span};
 use crate::budget::Permit;
 use crate::clock::Timestamp;

@@ -365,7 +365,8 @@ impl Watch<'_> {
         let session = match &mut self.session {
             Some(session) => session,
             none => none.insert(
-                Session::connect(&self.config.connection, self.config.limits(), self.application_name).await?,
+                Session::connect(&self.config.connection, self.config.limits(), self.application_name)
+                    .await?,
             ),
         };
         let arrays = SplitArrays::of(&claim.splits);

@@ -46,8 +46,8 @@ pub(crate) struct Lead<'a> {
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum Unflushed {
-    /// The lead of this number failed.
-    Lead(usize, Failure),
+    /// A lead failed.
+    Lead(Failure),
     /// A statement on the target failed. Nothing of the transaction remains.
     Data(Failure),
     /// Anything else, the connection included.
@@ -153,7 +153,7 @@ async fn transaction(
     };
     for (number, answer) in answers.into_iter().enumerate() {
         answer.map_err(|failure| match number {
-            number if number < leads.len() => Unflushed::Lead(number, failure),
+            number if number < leads.len() => Unflushed::Lead(failure),
             // A deferred constraint speaks up at the end.
             number if number == last && failure.code.is_none() => Unflushed::Failed(failure),
             _ => Unflushed::Data(failure),

@@ -52,18 +52,27 @@ pub(crate) struct Points {
     pub(crate) after_commit: &'static str,
 }
 
+/// Names the points of a kind of commit; other builds do not hold the names.
+macro_rules! points {
+    ($($step:ident: $name:literal),* $(,)?) => {
+        $crate::sink::failpoint::Points {
+            $(#[cfg(feature = "failpoints")] $step: $name,)*
+        }
+    };
+}
+#[cfg_attr(
+    not(any(feature = "write-ahead", feature = "idempotent")),
+    allow(unused_imports, reason = "of other sinks")
+)]
+pub(crate) use points;
+
 impl Points {
     /// Those of a commit with positions.
-    pub(crate) const POSITIONS: Self = Self {
-        #[cfg(feature = "failpoints")]
+    pub(crate) const POSITIONS: Self = points! {
         before_begin: "pg::commit::before_begin",
-        #[cfg(feature = "failpoints")]
         after_leads: "pg::commit::after_positions",
-        #[cfg(feature = "failpoints")]
         after_data: "pg::commit::after_data",
-        #[cfg(feature = "failpoints")]
         before_commit: "pg::commit::before_commit",
-        #[cfg(feature = "failpoints")]
         after_commit: "pg::commit::after_commit",
     };
 }

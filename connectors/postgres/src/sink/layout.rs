@@ -23,6 +23,31 @@ pub(crate) struct Layout {
     pub(crate) versioned_in: &'static str,
     /// The version that this program reads and writes.
     pub(crate) version: i32,
+    /// What it needs to be allowed, where a lack of it is not noticed in time otherwise.
+    pub(crate) privileges: Option<Privileges>,
+}
+
+/// What a user must be allowed on tables that are there.
+#[derive(Debug)]
+pub(crate) struct Privileges {
+    /// Tells the user's quoted name, and whether it is allowed everything.
+    pub(crate) ask: &'static str,
+    /// What grants it, with `{user}` for the name.
+    pub(crate) grant: &'static str,
+}
+
+impl Privileges {
+    async fn check(&self, session: &Session, what: &str) -> Result<(), Unfit> {
+        let row = session.client.query_one(self.ask, &[]).await?;
+        let (user, is_allowed): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
+        if is_allowed {
+            return Ok(());
+        }
+        let statements = self.grant.replace("{user}", &user);
+        let message =
+            format!("user {user} lacks privileges on the table of {what}; an owner can run:\n{statements}");
+        Err(Unfit::Wrong(SinkError::new(ErrorClass::Fatal, message)))
+    }
 }
 
 impl Layout {
@@ -49,6 +74,9 @@ impl Layout {
                 }
                 return Err(failure.into());
             }
+        }
+        if let Some(privileges) = &self.privileges {
+            privileges.check(session, self.what).await?;
         }
         let row = client.query_one(self.read_version, &[]).await?;
         let version: Option<i32> = row.try_get(0)?;

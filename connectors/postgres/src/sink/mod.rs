@@ -18,26 +18,28 @@
 //! No transaction is open while the sink waits for input, so a stopped process blocks nobody for longer than one flush
 //! and `idle_in_transaction_session_timeout`.
 
-mod backoff;
+pub(crate) mod backoff;
 mod bad_record;
-mod catalog;
+pub(crate) mod catalog;
 mod claim;
 mod collapse;
-mod commit;
-mod config;
+pub(crate) mod commit;
+pub(crate) mod config;
 mod connect;
 mod encode;
-mod error;
-mod failpoint;
-mod layout;
+pub(crate) mod error;
+pub(crate) mod failpoint;
+#[cfg(any(feature = "write-ahead", feature = "idempotent"))]
+pub(crate) mod flush;
+pub(crate) mod layout;
 mod open;
 mod reconnect;
-mod session;
+pub(crate) mod session;
 mod sql;
-mod statement;
-mod stats;
-mod write;
-mod writer;
+pub(crate) mod statement;
+pub(crate) mod stats;
+pub(crate) mod write;
+pub(crate) mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,6 +75,7 @@ const POSITIONS: Layout = Layout {
     read_version: sql::READ_VERSION,
     versioned_in: "levada.meta",
     version: sql::POSITIONS_VERSION,
+    privileges: None,
 };
 
 /// Returns the statements that make the table of positions, for a database in which the sink may create nothing.
@@ -176,7 +179,11 @@ impl PostgresSink {
     }
 
     /// Claims splits on the current connection until it succeeds or cannot.
-    async fn claim_splits(&mut self, pipeline: &str, assignment: &Assignment) -> Result<Vec<Stored>, SinkError> {
+    async fn claim_splits(
+        &mut self,
+        pipeline: &str,
+        assignment: &Assignment,
+    ) -> Result<Vec<Stored>, SinkError> {
         let mut attempts = Vec::new();
         let mut pauses = Pauses::new(Duration::from_millis(50), self.writer.config.reconnect_pause);
         let mut retries = 0;
@@ -276,12 +283,12 @@ impl PostgresSink {
                     return Ok(());
                 }
                 // A position is not where this owner left it, or not his.
-                Err(Unflushed::Lead(_, failure)) if failure.is("22012") => {
+                Err(Unflushed::Lead(failure)) if failure.is("22012") => {
                     self.is_in_doubt = false;
                     return Err(self.explain(pipeline, moves).await);
                 }
                 Err(Unflushed::Data(failure)) => (failure, true),
-                Err(Unflushed::Lead(_, failure) | Unflushed::Failed(failure)) => (failure, false),
+                Err(Unflushed::Lead(failure) | Unflushed::Failed(failure)) => (failure, false),
             };
             // Only the server's own word for the failure of a statement says that the transaction failed.
             self.is_in_doubt = failure.code.is_none() || failure.class == ErrorClass::Reconnect;

@@ -52,7 +52,11 @@ impl PostgresSink {
     /// the commit that moves `moves`.
     ///
     /// The claim waits for the old backend's locks, so that backend's transaction is over, one way or the other.
-    pub(super) async fn reconnected(&mut self, pipeline: &str, moves: &mut [Move]) -> Result<Outcome, SinkError> {
+    pub(super) async fn reconnected(
+        &mut self,
+        pipeline: &str,
+        moves: &mut [Move],
+    ) -> Result<Outcome, SinkError> {
         let stored = self.claim_splits(pipeline, &Assignment::default()).await?;
         for moved in moves.iter_mut() {
             if let Some(row) = stored.iter().find(|row| row.split == moved.split) {

@@ -70,14 +70,7 @@ impl Writer {
         records: impl Iterator<Item = (Place<'a>, &'a Keyed)>,
     ) -> Result<(), SinkError> {
         let Some(target) = &self.target else { return Err(fatal("the sink is not open")) };
-        write::write(
-            &mut self.interval,
-            &mut self.mappings,
-            &mut self.sets,
-            target,
-            records,
-            &mut self.stats,
-        )
+        write::write(&mut self.interval, &mut self.mappings, &mut self.sets, target, records, &mut self.stats)
     }
 
     /// Makes the statements that apply the first `count` changes.
