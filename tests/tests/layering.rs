@@ -74,9 +74,8 @@ fn tests_named_in_the_readme_exist() {
         let is_of_target = |path: &str| {
             path.ends_with(&format!("/tests/{file}.rs")) || path.contains(&format!("/tests/{file}/"))
         };
-        let is_there = |(path, text): &(String, String)| {
-            is_of_target(path) && text.contains(&format!("fn {name}()"))
-        };
+        let is_there =
+            |(path, text): &(String, String)| is_of_target(path) && text.contains(&format!("fn {name}()"));
         assert!(sources.iter().any(is_there), "the README names {file}::{name}, which is not there");
     }
 }

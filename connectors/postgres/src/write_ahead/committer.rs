@@ -198,8 +198,10 @@ impl CheckpointCommitter for PostgresCommitter {
                 Ok(None) => break,
                 Ok(Some(owner)) => {
                     let job = &self.job;
-                    let message =
-                        format!("sink {uid:?} of job {job:?} belongs to a later opening, of {owner}");
+                    let message = format!(
+                        "sink {uid:?} of job {job:?} belongs to a later opening, of {owner}; if the job is to start anew with \
+                             an empty store of checkpoints, remove its rows from levada.fences and levada.markers first"
+                    );
                     return Err(SinkError::new(ErrorClass::Fenced, message));
                 }
                 // An earlier opening stands still in its transaction; the server ends that.

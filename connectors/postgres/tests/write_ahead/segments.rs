@@ -187,3 +187,23 @@ async fn markers_of_old_segments_are_forgotten() {
     assert!(left.len() <= 3 && left.contains(&"job|log|0|1-10".to_owned()), "{left:?}");
     assert_eq!(scene.rows(ROWS).len(), 10);
 }
+
+/// [TPL-07] A job that starts anew with an empty store of checkpoints uses its ids again: refused, and not taken as sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn job_that_starts_anew_with_an_empty_store_loses_nothing_silently() {
+    let scene = Scene::new(LOG);
+    let mut driver = first(scene.insert("log")).await;
+    segment(&mut driver, id(1, 1), [1]).await;
+    driver.complete(id(1, 1)).await.expect("complete");
+
+    let mut anew = first(scene.insert("log")).await;
+    segment(&mut anew, id(1, 1), [2]).await;
+    let error = anew.complete(id(1, 1)).await.expect_err("its marker is there");
+    assert!(error.to_string().contains("was never sent, but its marker is there"), "{error}");
+
+    scene.database.psql("delete from levada.markers where job = 'job'").expect("as the error says");
+    let mut anew = first(scene.insert("log")).await;
+    segment(&mut anew, id(1, 1), [2]).await;
+    anew.complete(id(1, 1)).await.expect("complete");
+    assert_eq!(scene.rows(ROWS), ["1", "2"]);
+}

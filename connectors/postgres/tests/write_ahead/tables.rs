@@ -66,8 +66,8 @@ async fn layout_of_version_1() {
          from information_schema.columns where table_schema = 'levada' order by table_name, ordinal_position",
     );
     let keys = scene.row(
-        "select conrelid::regclass, pg_get_constraintdef(oid) from pg_constraint
-         where connamespace = 'levada'::regnamespace and contype = 'p' order by 1",
+        "select c.relname, pg_get_constraintdef(k.oid) from pg_constraint as k join pg_class as c on c.oid = k.conrelid
+         where k.connamespace = 'levada'::regnamespace and k.contype = 'p' order by 1",
     );
     let version = scene.row("select version from levada.markers_meta");
     let layout = format!("version {version}\n{columns}\n{keys}\n");

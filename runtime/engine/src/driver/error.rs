@@ -87,6 +87,16 @@ pub enum DriverError {
         /// The marker.
         marker: Marker,
     },
+    /// A segment has never been sent, but its marker is there: another job has the same name, the checkpoints were replaced by
+    /// an empty store, or a later opening has sent it.
+    #[error(
+        "segment {marker} was never sent, but its marker is there: the name of the job is used twice, or its checkpoints were \
+         replaced by an empty store; remove the job's markers if it is to start anew"
+    )]
+    MarkerTaken {
+        /// The marker.
+        marker: Marker,
+    },
     /// A piece of a segment could not be stored.
     #[error("a piece of a segment could not be stored")]
     Piece(#[source] BoxError),

@@ -400,3 +400,19 @@ async fn a_segment_with_a_bad_record_fails_the_task_and_stays() {
         assert_eq!(target.visible(), [1, 2]);
     }
 }
+
+/// [TPL-07] A job that starts with an empty store uses ids again. To take its segments as sent would lose them.
+#[tokio::test]
+async fn a_marker_of_a_segment_that_was_never_sent_fails_the_task() {
+    let target = Target::default();
+    let mut driver = opened(&target).await;
+    write(&mut driver, [1]).await.unwrap();
+    barrier(&mut driver, id(1)).await.unwrap();
+    driver.complete(id(1)).await.unwrap();
+
+    let mut anew = opened(&target).await;
+    write(&mut anew, [2]).await.unwrap();
+    barrier(&mut anew, id(1)).await.unwrap();
+    let error = anew.complete(id(1)).await.unwrap_err();
+    assert!(error.to_string().starts_with("segment job/sink/0/1-1 was never sent"), "{error}");
+}

@@ -65,6 +65,8 @@ pub struct WriteAheadDriver<T, S, C, P = Inline> {
     open: Body,
     /// In the order in which they are to be sent. Shared, because one that is being sent stays here until it is.
     pending: VecDeque<Arc<Entry>>,
+    /// Whether the first of them was handed to the sink before.
+    first_was_tried: bool,
     /// Markers that some checkpoint may still be asked about.
     committed: Vec<Committed>,
     newest_complete: Option<CheckpointId>,
@@ -103,6 +105,7 @@ impl<T, S, C, P> WriteAheadDriver<T, S, C, P> {
             stage: Stage::default(),
             open: Body::default(),
             pending: VecDeque::new(),
+            first_was_tried: false,
             committed: Vec::new(),
             newest_complete: None,
             restored: None,
@@ -162,6 +165,7 @@ where
                 }
             }
             self.pending.pop_front();
+            self.first_was_tried = false;
             self.note_committed(first.marker.clone());
         }
         Ok(None)
@@ -169,7 +173,8 @@ where
 
     async fn hand_over(&mut self, entry: &Entry) -> Result<Outcome, DriverError> {
         match self.committer.is_committed(&entry.marker).await {
-            Ok(true) => return Ok(Outcome::Known),
+            Ok(true) if self.can_have_been_sent(entry)? => return Ok(Outcome::Known),
+            Ok(true) => return Err(DriverError::MarkerTaken { marker: entry.marker.clone() }),
             Ok(false) => {}
             Err(error) => return Ok(held(error)),
         }
@@ -179,6 +184,7 @@ where
         };
         let segment = Segment { marker: entry.marker.clone(), time: entry.time, records };
         fail_point!("wal::before_send");
+        self.first_was_tried = true;
         match self.sink.send(&segment).await {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::Held(None)),
@@ -190,6 +196,12 @@ where
         }
         fail_point!("wal::after_send");
         self.note_sent(&entry.marker).await
+    }
+
+    /// Tells whether the first pending segment was sent, by this opening or by an earlier one. If neither, its marker is
+    /// somebody else's: to take it as sent would lose its records.
+    fn can_have_been_sent(&self, entry: &Entry) -> Result<bool, DriverError> {
+        Ok(self.first_was_tried || entry.marker.checkpoint < self.stage.context()?.first)
     }
 
     /// Commits the marker of a segment that was sent, or sees that this is done.
