@@ -32,7 +32,7 @@ pub mod template;
 pub mod value;
 
 pub use arena::{Arena, Slice, Text};
-pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
+pub use batch::{Batch, BatchBuilder, Located, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
 pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
