@@ -103,26 +103,30 @@ impl Backend {
     async fn probe_once(&self, steps: &[usize]) -> Result<(), StoreError> {
         let path = self.path(&["probe", &format!("{:032x}", rand::random::<u128>())]);
         let mut created = 0;
-        let mut failed = None;
         for at_once in steps {
-            let tries = (0..*at_once).map(|_| self.create(&path, b"probe".as_slice().into()));
-            for answer in join_all(tries).await {
-                match answer {
-                    Ok(()) => created += 1,
-                    Err(error) if is_taken(&error) => {}
-                    Err(error) => failed = Some(error),
-                }
+            let more = self.create_at_once(&path, *at_once).await;
+            created += more.map_err(|cause| self.probe_error(&path, cause))?;
+        }
+        let deleted = self.delete(&path).await;
+        // None created: the answer to the first may have been lost, and the client repeated it.
+        if created > 1 {
+            return Err(StoreError::NotConditional { place: self.place.clone() });
+        }
+        deleted
+    }
+
+    /// Tells how many of those succeeded that created an object at the same moment.
+    async fn create_at_once(&self, path: &Path, tries: usize) -> Result<usize, object_store::Error> {
+        let answers = join_all((0..tries).map(|_| self.create(path, b"probe".as_slice().into()))).await;
+        let mut created = 0;
+        for answer in answers {
+            match answer {
+                Ok(()) => created += 1,
+                Err(error) if is_taken(&error) => {}
+                Err(error) => return Err(error),
             }
         }
-        if let Some(cause) = failed {
-            return Err(self.probe_error(&path, cause));
-        }
-        self.delete(&path).await?;
-        match created {
-            // None: the answer to the one that was first may have been lost, and the client repeated it.
-            0 | 1 => Ok(()),
-            _ => Err(StoreError::NotConditional { place: self.place.clone() }),
-        }
+        Ok(created)
     }
 
     fn probe_error(&self, path: &Path, cause: object_store::Error) -> StoreError {

@@ -2,9 +2,9 @@
 
 use std::env;
 
-use levada_engine::store::{Store, StoreError, TakeOver};
+use levada_engine::store::{Store, StoreError};
 
-use crate::places::{Place, S3_STORE, complete};
+use crate::places::S3_STORE;
 
 fn bucket() -> String {
     env::var(S3_STORE).expect(".ci/s3/run sets it")
@@ -31,19 +31,4 @@ async fn a_missing_bucket_is_an_error_and_no_empty_store() {
     assert!(matches!(error, StoreError::Unavailable { action: "list", .. }), "{error:?}");
     let empty = Store::open_to_read(&format!("{}/never-used", bucket())).unwrap();
     assert_eq!(empty.list().await.unwrap().rows.len(), 0);
-}
-
-/// [CHK-03] More entries and parts than one page of a listing has.
-#[tokio::test]
-#[ignore = "needs a server; .ci/s3/run starts one"]
-async fn a_long_log_is_listed_to_its_end() {
-    let place = Place::cloud(&bucket()).await;
-    let mut lease = place.open().await.take_lease("job", TakeOver::default()).await.unwrap();
-    for _ in 0..1100 {
-        lease.resolve(levada_core::CheckpointId::new(1, 1)).await.unwrap();
-    }
-    let id = complete(&mut lease, 2).await;
-    let log = place.open().await.log().await.unwrap();
-    assert_eq!((log.head, log.entries.len(), log.damages.len()), (1102, 1102, 0));
-    assert_eq!(place.open().await.latest().await.unwrap().newest.unwrap().id, id);
 }
