@@ -279,6 +279,28 @@ async fn json_has_what_the_text_has() {
     );
 }
 
+/// [CHK-09] [CHK-18] What the first version of the store's format wrote is shown.
+#[test]
+fn a_store_of_every_format_is_shown() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/engine/tests/golden/store-1");
+    assert_eq!(
+        printed(WHOLE, "list", &place, &[]),
+        "\
+ENTRY  KIND        CHECKPOINT  TIME                          STATE  SPLITS  PENDING
+    1  lease                   1970-01-01T00:00:00.000Z                              \"golden\" on host, process 17, attempt 1
+    4  checkpoint  1-2         1970-01-01T00:00:00.005Z  0.010 MiB       2        2  resolved
+    5  resolved    1-2
+    6  checkpoint  1-3         1970-01-01T00:00:00.005Z  0.010 MiB       2        2  resolved
+    7  resolved    1-3
+    8  discarding  1-1
+    9  checkpoint  1-4         1970-01-01T00:00:00.005Z  0.010 MiB       2        2
+
+3 checkpoints to restore from, the newest 1-4
+"
+    );
+    assert!(printed(WHOLE, "verify", &place, &[]).ends_with("7 entries and 3 checkpoints read, all whole\n"));
+}
+
 /// [CHK-18]
 #[tokio::test]
 async fn an_empty_store_is_no_error() {

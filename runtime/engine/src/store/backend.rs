@@ -177,7 +177,7 @@ impl Backend {
     /// Lists all objects below a folder.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let path = self.path(&[folder]);
-        // A folder that is not there is empty; a bucket that is not there is an error, in every one of the stores.
+        // No error is taken for "nothing there": of an empty log a job would start from nothing.
         self.objects.list(Some(&path)).try_collect().await.map_err(unavailable("list", &path))
     }
 
