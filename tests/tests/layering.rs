@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
@@ -55,6 +56,51 @@ fn every_arrow_between_rooms_is_in_the_readme() {
         let (allowed, allowed_in_tests) = &table[&*package.name];
         assert_eq!(&arrows(false), allowed, "arrows of {}", package.name);
         assert_eq!(&arrows(true), allowed_in_tests, "arrows of {} in tests", package.name);
+    }
+}
+
+/// Returns the crates that a member of the workspace is built from when somebody depends on it.
+fn built_from(package: &str, features: &str) -> BTreeSet<String> {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.current_dir(root()).args(["tree", "--locked", "--edges", "normal,build"]);
+    tree.args(["--prefix", "none", "--format", "{p}", "--package", package, "--features", features]);
+    let listed = tree.output().expect("cargo tree");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let lines = String::from_utf8(listed.stdout).expect("names");
+    lines.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// Crates that speak to Kafka, to Postgres or HTTP, or encrypt it. `http` is not among them: the words of the protocol as
+/// types, which `object_store` has in every build.
+const SPEAKS_TO_SERVERS: [&str; 15] = [
+    "rdkafka",
+    "rdkafka-sys",
+    "kafka-protocol",
+    "tokio-postgres",
+    "postgres-protocol",
+    "hyper",
+    "hyper-util",
+    "reqwest",
+    "h2",
+    "axum",
+    "tower-http",
+    "rustls",
+    "ring",
+    "aws-lc-sys",
+    "openssl-sys",
+];
+
+/// The engine alone brings checkpoints to memory and directories; a cloud comes with its feature.
+#[test]
+fn the_engine_alone_brings_no_client_of_any_server() {
+    let speaks = |features| -> Vec<&str> {
+        let built = built_from("levada-engine", features);
+        assert!(built.contains("object_store") && built.contains("levada-core"), "{built:?}");
+        SPEAKS_TO_SERVERS.into_iter().filter(|name| built.contains(*name)).collect()
+    };
+    assert_eq!(speaks(""), [""; 0]);
+    for cloud in ["s3", "gcs", "azure"] {
+        assert!(speaks(cloud).contains(&"reqwest"), "what is looked for is found with the feature {cloud:?}");
     }
 }
 
