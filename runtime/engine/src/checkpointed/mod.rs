@@ -10,6 +10,7 @@
 
 mod control;
 mod flow;
+mod for_each;
 mod inlet;
 mod input;
 mod launch;
