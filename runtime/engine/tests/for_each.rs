@@ -38,7 +38,7 @@ async fn function_sees_each_record_with_its_times() {
         let is_now = ctx.processing_time > Timestamp(1_700_000_000_000);
         Ok(seen.send((record.item, record.timestamp(), ctx.watermark, is_now))?)
     });
-    job.start(Store::open("memory:").await.unwrap()).unwrap().wait().await.unwrap();
+    job.run(Store::open("memory:").await.unwrap()).await.unwrap();
     let second = |number: i64| Timestamp(number * 1000);
     let watermark = |number: i64| if number == 0 { Timestamp(i64::MIN) } else { second(number - 1) };
     let expected = (0..5).map(|number| (number, Some(second(number)), watermark(number), true));
@@ -49,8 +49,7 @@ async fn function_sees_each_record_with_its_times() {
 async fn failing_function_ends_the_job_and_names_the_record() {
     let job = Job::new("five").source_function("numbers", |_| Five::default());
     let job = job.for_each("see", |record, _| if record.item == 3 { Err("three".into()) } else { Ok(()) });
-    let mut job = job.start(Store::open("memory:").await.unwrap()).unwrap();
-    let error = job.wait().await.unwrap_err();
+    let error = job.run(Store::open("memory:").await.unwrap()).await.unwrap_err();
     let chain = ErrorChain(&error).to_string();
     assert!(chain.contains("numbers-0@3: the function failed: three"), "{chain}");
 }

@@ -104,6 +104,17 @@ impl CheckpointedJob {
     }
 }
 
+/// For jobs that end by themselves.
+impl CheckpointedJob {
+    /// Starts the job and waits for its end. Dropping the future cancels the job.
+    ///
+    /// # Errors
+    /// Those of [`CheckpointedJob::start`] and [`CheckpointedHandle::wait`].
+    pub async fn run(self, store: Store) -> Result<CheckpointedReport, JobError> {
+        self.start(store)?.wait().await
+    }
+}
+
 /// What a job with checkpoints came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointedReport {

@@ -52,7 +52,7 @@ impl Place {
     pub(crate) async fn open(&self) -> Store {
         let store = match &self.memory {
             Some(store) => store.clone(),
-            None => Store::open(self.folder().to_str().unwrap()).await.unwrap(),
+            None => Store::open_folder(self.folder()).await.unwrap(),
         };
         let clock: Arc<dyn Clock> = Arc::<StillClock>::clone(&self.clock);
         store.with_clock(clock)
