@@ -1,5 +1,4 @@
 //! Real flights as Kafka records: what the quickstart replays and the end-to-end tests read.
-#![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io;
