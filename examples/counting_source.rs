@@ -94,7 +94,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         });
     let mut job = job.start(Store::open("memory:").await?)?;
     tokio::select! {
-        report = job.wait() => drop(report?),
+        report = job.wait() => {
+            report?;
+        }
         () = asked_to_end => {
             // What was counted is printed; then the sources are closed.
             job.stop().await?;

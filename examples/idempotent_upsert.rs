@@ -105,7 +105,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{what}");
         match job.run(store.clone()).await {
             Err(error) if fails_at != NEVER => println!("  ({})", ErrorChain(&error)),
-            outcome => drop(outcome?),
+            outcome => {
+                outcome?;
+            }
         }
         for ((station, hour), value) in table(&database)? {
             println!("  station {station}, hour {hour}: {value}");

@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let job = Job::new("own").source_function("numbers", |_| levada_examples::Numbers::up_to(5));
         let job = job.map("line", |input| Ok(format!("line {}", input.item())));
         let job = job.two_phase_sink("out", TwoPhaseOptions::default(), |_| OwnSink("lines".into()));
-        return Ok(drop(job.run(Store::open_folder("checkpoints").await?).await?));
+        return job.run(Store::open_folder("checkpoints").await?).await.map(drop).map_err(Into::into);
     }
     let (folder, itself) = (tempfile::tempdir()?, std::env::current_exe()?);
     for life in ["crash", "recover"] {

@@ -10,14 +10,16 @@ use tokio::net::{TcpListener, TcpStream};
 /// # Errors
 /// What is wrong with a connection.
 pub async fn play_peer(listener: TcpListener) -> io::Result<()> {
-    read_lines(listener.accept().await?.0, 3).await?;
+    let first = read_lines(listener.accept().await?.0, 3).await?;
     println!("peer: hangs up");
+    drop(first);
     loop {
         read_lines(listener.accept().await?.0, u32::MAX).await?;
     }
 }
 
-async fn read_lines(connection: TcpStream, most: u32) -> io::Result<()> {
+/// Returns the connection, which is still open.
+async fn read_lines(connection: TcpStream, most: u32) -> io::Result<BufStream<TcpStream>> {
     let mut stream = BufStream::new(connection);
     let mut line = String::new();
     for _ in 0..most {
@@ -32,5 +34,5 @@ async fn read_lines(connection: TcpStream, most: u32) -> io::Result<()> {
             stream.flush().await?;
         }
     }
-    Ok(())
+    Ok(stream)
 }

@@ -29,7 +29,7 @@ fn bounded_source_counts_to_its_end_in_two_subtasks() {
 
 /// [TPL-01]
 #[test]
-fn endless_source_ends_at_ctrl_c_and_at_sigterm_and_loses_nothing() {
+fn endless_source_ends_at_ctrl_c_and_at_sigterm_and_closes_its_subtasks() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut program = Program::start(env!("CARGO_BIN_EXE_counting_source"), &["endless"]);
         let mut lines: Vec<String> = Vec::new();
