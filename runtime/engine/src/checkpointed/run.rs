@@ -162,3 +162,14 @@ impl CheckpointedJob {
         Ok(CheckpointedHandle { store, requests, cancel, state: watched, outcome: tokio::spawn(shell.run()) })
     }
 }
+
+/// For jobs that end by themselves.
+impl CheckpointedJob {
+    /// Starts the job and waits for its end. Dropping the future cancels the job.
+    ///
+    /// # Errors
+    /// Those of [`CheckpointedJob::start`] and [`CheckpointedHandle::wait`].
+    pub async fn run(self, store: Store) -> Result<CheckpointedReport, JobError> {
+        self.start(store)?.wait().await
+    }
+}

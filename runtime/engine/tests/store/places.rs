@@ -78,7 +78,7 @@ impl Place {
     pub(crate) async fn open(&self) -> Store {
         let store = match &self.kind {
             Kind::Memory(store) => store.clone(),
-            Kind::Directory => Store::open(self.folder().to_str().unwrap()).await.unwrap(),
+            Kind::Directory => Store::open_folder(self.folder()).await.unwrap(),
             Kind::Cloud(url) => Store::open_to_read(url).unwrap(),
         };
         let clock: Arc<dyn Clock> = Arc::<StillClock>::clone(&self.clock);
