@@ -141,6 +141,9 @@ impl Shell {
         loop {
             let restored = self.restore().await?;
             let mut run = self.launch(&restored, first);
+            let restored_from = restored.checkpoint;
+            // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
+            drop(restored);
             self.wait_until_open(&mut run).await;
             let now = self.begun.elapsed();
             let subtasks = run.attempt.subtasks();
@@ -150,13 +153,9 @@ impl Shell {
                     self.act(&mut run, coordinator, lease, actions).await?;
                     coordinator
                 }
-                none => none.insert(Coordinator::new(
-                    self.job.settings,
-                    attempt,
-                    restored.checkpoint,
-                    subtasks,
-                    now,
-                )),
+                none => {
+                    none.insert(Coordinator::new(self.job.settings, attempt, restored_from, subtasks, now))
+                }
             };
             let ended = self.attend(&mut run, coordinator, lease).await;
             run.attempt.end().await;
