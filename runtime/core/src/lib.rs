@@ -41,5 +41,5 @@ pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
 pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use split::{Position, Positions, SplitId, StreamId};
-pub use state::{ListState, Spread, State, StateError, Storable};
+pub use state::{Elements, ListState, Spread, State, StateError, Storable};
 pub use value::{Change, Keyed, Row, Shape, Value};
