@@ -294,11 +294,11 @@ fn any_history_of_channels_gives_what_the_model_computes_from_scratch() {
             outputs.push(merge.merged().0);
             let signals = take(&mut merge, step);
             assert_eq!(signals, expected(&history, &outputs, status), "{history:?}, outputs {outputs:?}");
-            let statuses = signals.iter().filter_map(|signal| match signal {
+            let mut statuses = signals.iter().filter_map(|signal| match signal {
                 Status(status) => Some(*status),
                 Watermark(_) => None,
             });
-            status = statuses.last().unwrap_or(status);
+            status = statuses.next_back().unwrap_or(status);
             flushes += u64::from(signals.ends_with(&[Status(Idle)]) && signals.len() > 1);
             ends += u64::from(signals.ends_with(&[Watermark(Timestamp::MAX)]));
         }

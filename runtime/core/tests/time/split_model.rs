@@ -1,5 +1,5 @@
 //! The state of a split, read off the whole history each time: nothing is carried from one event to the next but the
-//! history itself, which status followed, and which questions were asked.
+//! history itself, with what became of questions and why the split was blocked.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -13,6 +13,8 @@ pub(crate) struct Entry {
     pub(crate) event: SplitEvent,
     pub(crate) at: i64,
     pub(crate) asked: Option<Question>,
+    /// What became of the open question: nothing, or an answer, or none in time. Read off the history up to here.
+    pub(crate) settled: Option<Option<u64>>,
     /// Why the split was blocked after it, also where the status is hidden behind a mark.
     pub(crate) blocked: Option<Blocked>,
 }
@@ -140,21 +142,14 @@ impl<'a> Model<'a> {
     /// The place of the question that is open before the event at `index`.
     fn open_before(&self, index: usize) -> Option<usize> {
         let asked = (0..index).rev().find(|asked| self.log[*asked].asked.is_some())?;
-        let question = self.log[asked].asked;
-        let settles = |at: usize| match self.log[at].event {
-            SplitEvent::Answer { question: to, .. } | SplitEvent::NoAnswer { question: to } => {
-                Some(to) == question
-            }
-            SplitEvent::Tick => self.log[at].at - self.log[asked].at >= deadline(),
-            _ => false,
-        };
-        let is_settled = (asked + 1..index).any(settles);
+        let is_settled = (asked + 1..index).any(|at| self.log[at].settled.is_some());
         let is_void = self.until(index - 1).is_void_since(asked);
         (!is_settled && !is_void).then_some(asked)
     }
 
-    /// What became of a question at `index`: nothing, or an answer, or none in time.
-    fn settled(&self, index: usize) -> Option<Option<u64>> {
+    /// What became of the open question at the last event.
+    pub(crate) fn settled(&self) -> Option<Option<u64>> {
+        let index = self.log.len() - 1;
         let asked = self.open_before(index)?;
         let question = self.log[asked].asked;
         let is_late = self.log[index].at - self.log[asked].at >= deadline();
@@ -176,7 +171,7 @@ impl<'a> Model<'a> {
             if self.shows_reading(index) {
                 return false;
             }
-            if let Some(answer) = self.settled(index) {
+            if let Some(answer) = self.log[index].settled {
                 return answer.is_none();
             }
         }
@@ -185,7 +180,7 @@ impl<'a> Model<'a> {
 
     fn last_answer(&self) -> Option<(u64, usize)> {
         let answers = (0..self.log.len()).rev();
-        answers.filter_map(|index| Some((self.settled(index)??, index))).next()
+        answers.filter_map(|index| Some((self.log[index].settled??, index))).next()
     }
 
     fn verdict(&self) -> Verdict {
@@ -254,7 +249,7 @@ impl<'a> Model<'a> {
     pub(crate) fn asks(&self) -> bool {
         let last = self.log.len() - 1;
         let is_time = matches!(self.log[last].event, SplitEvent::Tick | SplitEvent::Resumed(_));
-        let is_open = self.open_before(last).is_some() && self.settled(last).is_none();
+        let is_open = self.open_before(last).is_some() && self.log[last].settled.is_none();
         let can = self.timeout.is_some()
             && self.end().is_some()
             && !self.is_paused()

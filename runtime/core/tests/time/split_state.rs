@@ -179,7 +179,7 @@ fn broker_that_went_away_before_the_timeout_is_asked_for_and_the_clock_goes_on()
 /// [TIM-06]
 #[test]
 fn split_paused_for_minutes_is_never_idle_and_its_clock_stands_still() {
-    for pause in [Pause::Drift, Pause::BackPressure, Pause::User] {
+    for pause in PAUSES {
         let mut scene = Scene::new();
         scene.on(0, EndOfPartition { position: 10 });
         assert!(is_paused(scene.on(6, Paused(pause))));
@@ -349,12 +349,17 @@ fn clock_that_is_set_back_only_prolongs_the_waiting() {
     assert_eq!(scene.asked.len(), 2);
 }
 
-fn pause(dice: &mut Dice) -> Pause {
-    dice.pick(&[Pause::Drift, Pause::BackPressure, Pause::User])
+const PAUSES: [Pause; 3] = [Pause::Drift, Pause::BackPressure, Pause::User];
+
+/// A pause that is on, if one is.
+fn pause_of(split: &SplitState, dice: &mut Dice) -> Pause {
+    let on = PAUSES.into_iter().find(|pause| split.pauses().contains(*pause));
+    on.unwrap_or_else(|| dice.pick(&PAUSES))
 }
 
 /// Mostly what leads to idleness, and everything that may come in between.
-fn event(dice: &mut Dice, position: u64, asked: &[Question]) -> SplitEvent {
+fn event(dice: &mut Dice, split: &SplitState, asked: &[Question]) -> SplitEvent {
+    let position = split.position();
     let near = (position + dice.below(3)).saturating_sub(1);
     match dice.below(32) {
         0..2 => Record { next: position + 1 + dice.below(2) },
@@ -367,8 +372,8 @@ fn event(dice: &mut Dice, position: u64, asked: &[Question]) -> SplitEvent {
         15 => Watermark,
         16 => Seek { position: near },
         17 => SplitEvent::Transaction(OpenTransaction { producer_id: dice.below(3) as i64, since: None }),
-        18..20 => Paused(pause(dice)),
-        20..23 => Resumed(pause(dice)),
+        18 => Paused(dice.pick(&PAUSES)),
+        19..23 => Resumed(pause_of(split, dice)),
         23 => dice.pick(&[FetchFailed, FetchWorks, BrokerAway, MarkIdle]),
         _ => Tick,
     }
@@ -385,10 +390,12 @@ fn any_history_of_a_split_gives_what_the_model_reads_off_all_of_it() {
         let mut log: Vec<Entry> = Vec::new();
         let mut asked: Vec<Question> = Vec::new();
         let mut at = 0;
-        for _ in 0..dice.below(24) {
+        for _ in 0..dice.below(18) {
             at += dice.pick(&[0, 1, 5, 10, 11, 11, 4_989, 5_000]);
-            let event = event(dice, split.position(), &asked);
-            log.push(Entry { event, at, asked: None, blocked: None });
+            let event = event(dice, &split, &asked);
+            log.push(Entry { event, at, asked: None, settled: None, blocked: None });
+            let settled = Model { start: 10, timeout, log: &log }.settled();
+            log.last_mut().expect("just pushed").settled = settled;
             let was_idle = split.status() == Idle;
             let reaction = split.on(event, Timestamp(at));
             let model = Model { start: 10, timeout, log: &log };
