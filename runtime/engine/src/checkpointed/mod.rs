@@ -15,6 +15,7 @@ mod entry;
 mod exchange;
 mod failpoint;
 mod flow;
+mod for_each;
 mod handle;
 mod inlet;
 mod input;

@@ -7,13 +7,14 @@ use levada_core::{Clock, SystemClock};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::handle::CheckpointedHandle;
+use super::handle::{CheckpointedHandle, CheckpointedReport};
 use super::job_state::JobState;
 use super::launch::Launch;
 use super::pieces::PIECE_BYTES;
 use super::shell::Shell;
 use super::sink_part::SinkPart;
 use crate::checkpoint::{CheckpointSettings, RestartStrategy};
+use crate::error::JobError;
 use crate::job::Job;
 use crate::plan::{ShapeError, Stage, check_shape};
 use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
@@ -160,5 +161,16 @@ impl CheckpointedJob {
         let (state, watched) = watch::channel(JobState::Starting);
         let shell = Shell::new(self, store.clone(), received, cancel.clone(), state);
         Ok(CheckpointedHandle { store, requests, cancel, state: watched, outcome: tokio::spawn(shell.run()) })
+    }
+}
+
+/// For jobs that end by themselves.
+impl CheckpointedJob {
+    /// Starts the job and waits for its end. Dropping the future cancels the job.
+    ///
+    /// # Errors
+    /// Those of [`CheckpointedJob::start`] and [`CheckpointedHandle::wait`].
+    pub async fn run(self, store: Store) -> Result<CheckpointedReport, JobError> {
+        self.start(store)?.wait().await
     }
 }

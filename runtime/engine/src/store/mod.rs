@@ -50,6 +50,7 @@ mod retention;
 mod savepoint;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use levada_core::{Clock, SystemClock};
@@ -97,6 +98,14 @@ impl Store {
     /// The place cannot be reached or written, or it does not create conditionally: that is tried, not believed.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::opened(Backend::open(url).await?).await
+    }
+
+    /// Opens the store in a directory, which is created if it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`].
+    pub async fn open_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::opened(Backend::open_folder(folder.into()).await?).await
     }
 
     async fn opened(backend: Backend) -> Result<Self, StoreError> {
