@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use levada_testcontainers::unique_name;
+use levada_testcontainers::{unique_name, wait_until};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{ClientConfig, ClientContext};
+
+use crate::process::PATIENCE;
 
 /// A topic of one test, with a producer for it.
 pub struct Topic {
@@ -57,7 +59,19 @@ impl Topic {
             .set("linger.ms", "5")
             .create_with_context(Failures::default())
             .expect("a producer");
-        Self { name, producer }
+        let topic = Self { name, producer };
+        topic.wait_until_known(partitions);
+        topic
+    }
+
+    /// The controller has created it; the broker that others ask may learn of it a moment later.
+    fn wait_until_known(&self, partitions: i32) {
+        let is_known = || {
+            let answer = self.producer.client().fetch_metadata(Some(&self.name), PATIENCE);
+            let metadata = answer.expect("metadata of the topic");
+            metadata.topics().iter().any(|topic| topic.partitions().len() == partitions as usize)
+        };
+        wait_until(PATIENCE, "the topic at the broker", is_known).expect("a broker that knows the topic");
     }
 
     /// Sends a record; without a partition its key decides.
