@@ -45,10 +45,26 @@ impl Topic {
     /// # Panics
     /// Panics if the broker does not.
     pub fn create(brokers: &str, partitions: i32) -> Self {
-        let name = unique_name("topic");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let admin: AdminClient<DefaultClientContext> =
-            ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client");
+        Self::named(unique_name("topic"), brokers, partitions)
+    }
+
+    /// Deletes the topic and creates another one of its name, without records.
+    ///
+    /// # Panics
+    /// Panics if the broker does not.
+    #[must_use]
+    pub fn made_anew(self, brokers: &str, partitions: i32) -> Self {
+        let (runtime, admin) = (runtime(), admin(brokers));
+        let deleted = runtime.block_on(admin.delete_topics(&[&self.name], &AdminOptions::new()));
+        deleted
+            .expect("an answer")
+            .into_iter()
+            .for_each(|outcome| drop(outcome.expect("the topic is deleted")));
+        Self::named(self.name, brokers, partitions)
+    }
+
+    fn named(name: String, brokers: &str, partitions: i32) -> Self {
+        let (runtime, admin) = (runtime(), admin(brokers));
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(-1));
         let created =
             runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
@@ -107,4 +123,12 @@ impl Topic {
             "records that the broker did not take"
         );
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client")
 }

@@ -11,7 +11,7 @@ use super::{Target, Told};
 use crate::process::Process;
 use crate::topic::Topic;
 
-/// What the lives of one job share.
+/// What the lives of one job share, one after the other.
 #[derive(Debug)]
 pub struct Scene {
     kafka: SharedKafka,
@@ -37,6 +37,29 @@ impl Scene {
     /// Returns the topic.
     pub fn topic(&self) -> &Topic {
         &self.topic
+    }
+
+    /// Puts another topic of the same name in the place of the topic.
+    ///
+    /// # Panics
+    /// Panics if the broker does not.
+    #[must_use]
+    pub fn with_topic_made_anew(self) -> Self {
+        let topic = self.topic.made_anew(self.kafka.bootstrap(), PARTITIONS as i32);
+        Self { topic, ..self }
+    }
+
+    /// Returns the topic's id, as Kafka's own tool tells it.
+    ///
+    /// # Panics
+    /// Panics if it does not.
+    pub fn topic_id(&self) -> String {
+        let words = ["--bootstrap-server", self.kafka.bootstrap(), "--describe", "--topic", &self.topic.name];
+        let tool = self.kafka.tool("org.apache.kafka.tools.TopicCommand", words);
+        let output = tool.expect("Kafka's tools").output().expect("the tool runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let id = text.split_once("TopicId: ").and_then(|(_, rest)| rest.split_whitespace().next());
+        id.unwrap_or_else(|| panic!("no id in {text:?}")).to_owned()
     }
 
     /// Returns the folder of checkpoints, output and markers.
