@@ -2,19 +2,16 @@
 //! parallelism in each life; and taken over while it is stopped.
 #![cfg(feature = "failpoints")]
 
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use levada_engine::{driver, store};
-use levada_testcontainers::crash::{CrashLoop, Report, seed};
-use levada_testcontainers::{Error, wait_until};
+use levada_testcontainers::crash::seed;
+use levada_testcontainers::wait_until;
 use levada_tests::checkpointed::{
-    Fed, Feed, Published, Scene, Target, Told, disturbances, parallelism, points_of,
+    Fed, Feed, Published, Scene, Target, Told, found_out, killing, life, points_of,
 };
 use levada_tests::loop_length::loop_length;
-use levada_tests::process::PATIENCE;
+use levada_tests::process::{PATIENCE, Process};
 use nix::sys::signal::Signal;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -36,17 +33,6 @@ const ELSEWHERE: &[&str] = &[
     "files::fence",
 ];
 
-/// Fail points that come early in a life or late, and then once or twice.
-const RARE: &[&str] = &[
-    "store::lease::before",
-    "store::lease::after",
-    "store::heartbeat::before",
-    "store::entry::before_read_back",
-    "tpc::before_abort",
-    "tpc::after_abort",
-    "files::abort",
-];
-
 /// Where a holder is stopped, so that it wakes after a takeover: with a checkpoint that every task has acknowledged and
 /// that is not in the log yet; in the commit of a complete one; in the middle of a pre-commit; before it has begun.
 const STOPS: &[&str] = &[
@@ -57,26 +43,8 @@ const STOPS: &[&str] = &[
     "store::lease::after",
 ];
 
-fn killing(name: &str) -> CrashLoop<'_> {
-    let points =
-        points_of(&[store::FAIL_POINTS, driver::FAIL_POINTS, levada_files::sink::FAIL_POINTS], ELSEWHERE);
-    let often = CrashLoop::new(name).points(points);
-    let moments = Duration::from_millis(50)..=Duration::from_millis(2000);
-    RARE.iter()
-        .fold(often, |crash_loop, point| crash_loop.point(point, 1..=1))
-        .moments(moments)
-        .patience(Duration::from_secs(4))
-}
-
-/// The command of a life in the loop.
-fn life(scene: &Scene, number: u32) -> Command {
-    let disturbances =
-        disturbances(number, &[("files::before_sync", "return"), ("tpc::after_pre_commit", "panic")]);
-    let told = Told { restarts: disturbances.is_some(), ..scene.told(parallelism(number)) };
-    let mut command = scene.command(&told);
-    command.env("FAILPOINTS", disturbances.unwrap_or_default());
-    command
-}
+/// How a task comes to grief in most lives: an error of its sink, or a panic.
+const GRIEF: &[(&str, &str)] = &[("files::before_sync", "return"), ("tpc::after_pre_commit", "panic")];
 
 /// [CHK-19] [CHK-10] [CHK-15] [TPL-10] [TPL-11] [TPL-16] values of many keys, fed while the job is killed again and again and
 /// goes on with more or fewer subtasks; then taken over from processes that are stopped, and that wake afterwards.
@@ -88,19 +56,19 @@ fn killed_job_publishes_every_value_exactly_once() {
     let scene = Scene::new(PROGRAM, Target::Files);
     let mut published = Published::of(scene.home());
 
-    let is_over = AtomicBool::new(false);
-    let (report, fed) = thread::scope(|scope| {
-        let feed = scope.spawn(|| Feed::into(scene.topic()).flow(2000, &is_over));
-        let report = killing("files")
+    let points =
+        points_of(&[store::FAIL_POINTS, driver::FAIL_POINTS, levada_files::sink::FAIL_POINTS], ELSEWHERE);
+
+    let (report, fed) = Feed::into(scene.topic()).beside(2000, || {
+        let report = killing("files", &points)
             .seed(seed)
             .lasting(length.mul_f64(0.8))
             .after_each(|_| published.look())
-            .run(|number| life(&scene, number));
+            .run(|number| life(&scene, number, GRIEF));
         if report.is_ok() {
             take_over_until(&scene, &mut published, seed, length.mul_f64(0.2));
         }
-        is_over.store(true, Ordering::Relaxed);
-        (report, feed.join().expect("the feed"))
+        report
     });
     let report = report.unwrap_or_else(|error| panic!("{}", error.chain()));
     println!("{report}");
@@ -133,18 +101,10 @@ fn take_over_until(scene: &Scene, published: &mut Published, seed: u64, lasting:
 }
 
 fn take_over(scene: &Scene, published: &mut Published, place: &str, holders: u32, takers: u32) {
-    let mut command = scene.command(&scene.told(holders));
-    command.env("LEVADA_STOP_AT", place);
-    let mut holder = scene.start(command);
-    holder.wait_until_stopped();
-    let before = published.newest_attempt().expect("the folder");
-
-    let taker = scene.start(scene.command(&Told { takes_over: true, ..scene.told(takers) }));
-    let goes_on = || published.newest_attempt().is_ok_and(|newest| newest > before);
-    let gone_on = wait_until(PATIENCE, "the files of the taker", goes_on);
-    assert!(gone_on.is_ok(), "after {place} the taker does not go on:\n{}", taker.log());
-
+    let mut holder = stopped(scene, holders, place, "");
+    let taker = taken_over(scene, published, takers);
     holder.signal(Signal::SIGCONT);
+    assert!(holder.ends_within(PATIENCE), "stopped at {place}, it goes on:\n{}", holder.log());
     let ended = holder.finish();
     assert_eq!(ended.code, Some(3), "stopped at {place}, it was taken over:\n{}", ended.log);
     taker.signal(Signal::SIGTERM);
@@ -152,41 +112,68 @@ fn take_over(scene: &Scene, published: &mut Published, place: &str, holders: u32
     published.look().unwrap_or_else(|wrong| panic!("stopped at {place}: {wrong}"));
 }
 
-/// Kills a program that goes wrong; returns the complaint.
-fn found_out(target: Target, point: &str) -> String {
-    let scene = Scene::new(PROGRAM, target);
-    let mut feed = Feed::into(scene.topic());
-    let mut published = Published::of(scene.home());
-    feed.send(2000);
-    let result = CrashLoop::new("wrong")
-        .point(point, 1..=2)
-        .share_of_points(1.0)
-        .lives(10)
-        .after_each(|_| {
-            feed.send(500);
-            published.look()
-        })
-        .run(|number| scene.command(&scene.told(parallelism(number))));
-    complaint(result)
+/// Starts a holder and waits until it has stopped at `place`.
+fn stopped(scene: &Scene, parallelism: u32, place: &str, fail_points: &str) -> Process {
+    let mut command = scene.command(&scene.told(parallelism));
+    command.env("LEVADA_STOP_AT", place).env("FAILPOINTS", fail_points);
+    let mut holder = scene.start(command);
+    holder.wait_until_stopped();
+    holder
 }
 
-fn complaint(result: Result<Report, Error>) -> String {
-    match result {
-        Err(Error::Complaint { source, .. }) => source.to_string(),
-        other => panic!("a complaint of the judge was expected: {other:?}"),
-    }
+/// Takes over from a holder that lives, and waits until that has published something.
+fn taken_over(scene: &Scene, published: &Published, parallelism: u32) -> Process {
+    let before = published.newest_attempt().expect("the folder");
+    let mut taker = scene.start(scene.command(&Told { takes_over: true, ..scene.told(parallelism) }));
+    let goes_on = || published.newest_attempt().is_ok_and(|newest| newest > before);
+    let gone_on = wait_until(PATIENCE, "the files of the taker", || goes_on() || taker.has_ended());
+    assert!(gone_on.is_ok() && goes_on(), "the taker does not go on:\n{}", taker.log());
+    taker
+}
+
+/// [CHK-15] The counter-test: entries that replace others let a holder finish its checkpoint after the takeover.
+#[test]
+fn without_the_condition_of_the_store_a_woken_holder_doubles_values() {
+    let scene = Scene::new(PROGRAM, Target::Files);
+    let mut published = Published::of(scene.home());
+    Feed::into(scene.topic()).beside(2000, || {
+        // The lease, a checkpoint and its resolution; then the next checkpoint.
+        // The condition is there when the store is opened, and twice tried, and for the lease.
+        let mut holder =
+            stopped(&scene, 2, "store::entry::before:4", "store::without_condition=3*off->return");
+        let taker = taken_over(&scene, &published, 3);
+        taker.signal(Signal::SIGTERM);
+        taker.finish().expect_code(0);
+        published.look().expect("all is well before it wakes");
+
+        holder.signal(Signal::SIGCONT);
+        let mut verdict = Ok(());
+        let judged = wait_until(PATIENCE, "doubled values", || {
+            verdict = published.look();
+            verdict.is_err() || holder.has_ended()
+        });
+        let complaint = verdict.expect_err("what the holder publishes").to_string();
+        assert!(judged.is_ok() && complaint.contains("is doubled"), "{complaint}:\n{}", holder.log());
+    });
+}
+
+/// Kills a program that goes wrong; returns the complaint.
+fn complaint(target: Target, point: &str) -> String {
+    let scene = Scene::new(PROGRAM, target);
+    let mut published = Published::of(scene.home());
+    found_out(&scene, point, || published.look())
 }
 
 /// The counter-test: the loop finds out a sink that publishes what is only to be prepared.
 #[test]
 fn sink_that_publishes_at_its_pre_commit_doubles_values() {
-    let complaint = found_out(Target::FilesPublishedEarly, "tpc::after_pre_commit");
+    let complaint = complaint(Target::FilesPublishedEarly, "tpc::after_pre_commit");
     assert!(complaint.contains("is doubled"), "{complaint}");
 }
 
 /// The counter-test: the loop finds out a sink that does not commit what an earlier process has left prepared.
 #[test]
 fn sink_that_forgets_what_is_pending_loses_values() {
-    let complaint = found_out(Target::FilesLeftPending, "tpc::before_commit");
+    let complaint = complaint(Target::FilesLeftPending, "files::before_rename");
     assert!(complaint.contains("is lost or late"), "{complaint}");
 }

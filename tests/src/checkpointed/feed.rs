@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Verdict;
@@ -43,8 +44,22 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Sends `per_second` values each second until it is told to end.
-    pub fn flow(mut self, per_second: u64, is_over: &AtomicBool) -> Fed {
+    /// Sends `per_second` values each second while `work` is done.
+    pub fn beside<R>(self, per_second: u64, work: impl FnOnce() -> R) -> (R, Fed)
+    where
+        Self: Send,
+    {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let feeding = scope.spawn(|| self.flow(per_second, &is_over));
+            let ending = SetWhenDropped(&is_over);
+            let done = work();
+            drop(ending);
+            (done, feeding.join().expect("everything is fed"))
+        })
+    }
+
+    fn flow(mut self, per_second: u64, is_over: &AtomicBool) -> Fed {
         let begun = Instant::now();
         while !is_over.load(Ordering::Relaxed) {
             let due = (begun.elapsed().as_secs_f64() * per_second as f64) as u64;
@@ -59,6 +74,15 @@ impl<'a> Feed<'a> {
         self.topic.flush();
         let keys = self.next.into_iter().enumerate().filter(|(_, count)| *count > 0);
         Fed(keys.map(|(place, count)| (format!("key-{place}"), count)).collect())
+    }
+}
+
+/// Ends the feed also when the work beside it panics: it would be waited for without end.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@
 mod appended;
 mod feed;
 mod job;
+mod killing;
 mod ledger;
 mod lives;
 mod markers;
@@ -24,8 +25,9 @@ mod wrong;
 pub use appended::{AppendingSink, FAIL_POINTS as APPENDING_FAIL_POINTS};
 pub use feed::{Fed, Feed};
 pub use job::job;
+pub use killing::{found_out, killing, points_of};
 pub use ledger::Ledger;
-pub use lives::{disturbances, parallelism, points_of};
+pub use lives::{life, parallelism};
 pub use published::Published;
 pub use scene::Scene;
 pub use target::Target;
