@@ -1,5 +1,5 @@
 //! A job with checkpoints, from a Kafka topic to a target, until it is killed or stopped; see
-//! [`Told`](levada_tests::checkpointed::Told) for its arguments.
+//! [`Told`] for its arguments.
 //!
 //! SIGTERM stops it with a last checkpoint. It exits with 3 when another process has taken the store over, with 1 when
 //! anything else is wrong.
