@@ -15,6 +15,9 @@ use super::{AppendingSink, Target, Told, key_and_number, markers};
 /// Short, so that a life of a second has several.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// Small, so that a segment has some and a rest.
+const PIECE_BYTES: usize = 6 << 10;
+
 /// A failure of a task is over at once: what fails are the tests' own fail points.
 const RESTARTS: RestartStrategy =
     RestartStrategy::FixedDelay { attempts: u32::MAX, delay: Duration::from_millis(10) };
@@ -30,7 +33,7 @@ pub fn job(told: &Told) -> CheckpointedJob {
         Target::Appended | Target::AppendedMarkedFirst | Target::AppendedNeverKnown => appended(flow, told),
     };
     let settings = CheckpointSettings { interval: Some(INTERVAL), ..CheckpointSettings::default() };
-    let job = job.checkpoints(settings);
+    let job = job.checkpoints(settings).piece_bytes(PIECE_BYTES);
     let job = if told.restarts { job.restarts(RESTARTS) } else { job };
     if told.takes_over { job.take_over() } else { job }
 }

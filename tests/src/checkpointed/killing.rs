@@ -16,12 +16,18 @@ const RARE: &[&str] = &[
     "tpc::before_abort",
     "tpc::after_abort",
     "files::abort",
+    "recovery::before_inspect",
+    "recovery::after_inspect",
+    "recovery::before_fence",
+    "recovery::after_fence",
+    "recovery::before_resolved",
+    "files::fence",
 ];
 
 /// Makes a loop that kills at fail points and at random moments.
 pub fn killing<'a>(name: &str, points: &[&'static str]) -> CrashLoop<'a> {
     let moments = Duration::from_millis(50)..=Duration::from_millis(2000);
-    let often = CrashLoop::new(name).points(points).moments(moments).patience(Duration::from_secs(4));
+    let often = CrashLoop::new(name).points(points).moments(moments).patience(Duration::from_secs(5));
     let rare = points.iter().filter(|point| RARE.contains(point));
     rare.fold(often, |crash_loop, point| crash_loop.point(point, 1..=1))
 }
@@ -43,9 +49,10 @@ pub fn found_out(scene: &Scene, point: &str, mut look: impl FnMut() -> Verdict) 
         // Not at the first: each life is to come a bit further than the one before.
         .point(point, 2..=3)
         .share_of_points(1.0)
+        .patience(Duration::from_secs(4))
         .lives(10)
         .after_each(|_| {
-            feed.send(500);
+            feed.send(2000);
             look()
         })
         .run(|number| scene.command(&scene.told(parallelism(number))));

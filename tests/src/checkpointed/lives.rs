@@ -9,15 +9,19 @@ pub fn parallelism(number: u32) -> u32 {
     [2, 4, 2, 3][number as usize % 4]
 }
 
-/// What is to go wrong inside of a life, in the words of the crate `fail`: the answer to an entry of the log is lost, and a
-/// task comes to grief in one of the `ways`, each a fail point and what happens there. In every fifth life nothing is.
+/// What is to go wrong inside of a life, in the words of the crate `fail`: the answer to an entry of the log is lost, and
+/// tasks come to grief in all of the `ways`, each a fail point and what happens there. In every fifth life nothing is.
 fn disturbances(number: u32, ways: &[(&str, &str)]) -> Option<String> {
     if number.is_multiple_of(5) {
         return None;
     }
     let after = 2 + number % 5;
-    let (point, grief) = ways[number as usize % ways.len()];
-    Some(format!("store::lost_answer={after}*off->1*return;{point}={after}*off->1*{grief}"))
+    let mut words = format!("store::lost_answer={after}*off->1*return");
+    for ((point, grief), place) in ways.iter().zip(0..) {
+        let after = after + 3 * (place + number) % 4;
+        words.push_str(&format!(";{point}={after}*off->1*{grief}"));
+    }
+    Some(words)
 }
 
 /// Returns the command of a life in a loop: with its own parallelism and disturbances.

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use levada_testcontainers::{Kafka, SharedKafka};
+use levada_testcontainers::{Kafka, SharedKafka, wait_until};
 use tempfile::TempDir;
 
 use super::feed::PARTITIONS;
 use super::{Target, Told};
-use crate::process::Process;
+use crate::process::{PATIENCE, Process};
 use crate::topic::Topic;
 
 /// What the lives of one job share, one after the other.
@@ -94,6 +94,32 @@ impl Scene {
     /// Panics if it cannot be started.
     pub fn start(&self, command: Command) -> Process {
         Process::start(command, tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Starts a life and waits until it has stopped itself at `place`, with the fail points as the crate `fail` words them.
+    ///
+    /// # Panics
+    /// Panics if it does not come there.
+    pub fn stopped(&self, parallelism: u32, place: &str, fail_points: &str) -> Process {
+        let mut command = self.command(&self.told(parallelism));
+        command.env("LEVADA_STOP_AT", place).env("FAILPOINTS", fail_points);
+        let mut holder = self.start(command);
+        holder.wait_until_stopped();
+        holder
+    }
+
+    /// Takes over from a holder that lives, and waits until the newest attempt that `newest` finds in the output is a later
+    /// one than before.
+    ///
+    /// # Panics
+    /// Panics if it does not become one.
+    pub fn taken_over(&self, parallelism: u32, newest: impl Fn() -> std::io::Result<u64>) -> Process {
+        let before = newest().expect("the output");
+        let mut taker = self.start(self.command(&Told { takes_over: true, ..self.told(parallelism) }));
+        let goes_on = || newest().is_ok_and(|newest| newest > before);
+        let gone_on = wait_until(PATIENCE, "the output of the taker", || goes_on() || taker.has_ended());
+        assert!(gone_on.is_ok() && goes_on(), "the taker does not go on:\n{}", taker.log());
+        taker
     }
 
     /// Lets a last life read to the end of the topic, and checks that it ends well.
