@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
 use levada_testcontainers::crash::seed;
-use levada_tests::checkpointed::{
-    Fed, Feed, Published, Scene, Target, Told, found_out, killing, life, points_of,
-};
+use levada_tests::checkpointed::{Fed, Feed, Published, Scene, Target, found_out, killing, life, points_of};
 use levada_tests::loop_length::loop_length;
 use levada_tests::process::PATIENCE;
 use nix::sys::signal::Signal;

@@ -3,9 +3,10 @@
 #![cfg(feature = "failpoints")]
 
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
+use levada_postgres::write_ahead;
 use levada_testcontainers::wait_until;
 use levada_tests::checkpointed::{
-    APPENDING_FAIL_POINTS, Feed, Ledger, Scene, Target, found_out, killing, life, points_of,
+    APPENDING_FAIL_POINTS, Feed, Ledger, Rows, Scene, Target, found_out, killing, life, points_of,
 };
 use levada_tests::loop_length::loop_length;
 use levada_tests::process::PATIENCE;
@@ -25,6 +26,12 @@ const ELSEWHERE: &[&str] = &[
     // Nobody asks for a savepoint here.
     "store::savepoint::",
 ];
+
+/// Fail points that are passed only where markers are apart from the data.
+const MARKED_APART: &[&str] = &["wal::before_marker", "wal::after_marker", "marker_file::"];
+
+/// How tasks come to grief in most lives whose rows and markers are in one transaction: also behind it.
+const GRIEF_OF_ROWS: &[(&str, &str)] = &[("wal::before_send", "panic"), ("wal::after_send", "panic")];
 
 /// How a task comes to grief in most lives.
 const GRIEF: &[(&str, &str)] = &[("wal::before_send", "panic")];
@@ -58,6 +65,40 @@ fn killed_job_sends_every_segment_and_repeats_only_unmarked_ones() {
     report.covered().expect("a kill at every point");
     assert!(u64::from(report.kills()) >= length.as_secs() / 3, "only {} kills", report.kills());
     assert!(repeated > 0 && torn > 0, "the two windows of at-least-once were open");
+}
+
+/// [CHK-19] [CHK-10] [TPL-06] [TPL-07] with markers in the transactions of the rows, every value is there exactly once.
+#[test]
+#[ignore = "takes 30 s or LEVADA_CRASH_SECONDS; ./check runs it"]
+fn killed_job_writes_every_row_exactly_once() {
+    let length = loop_length(30, 300);
+    let rows = Rows::empty();
+    let scene = Scene::new(PROGRAM, Target::Rows(rows.url().to_owned()));
+    let lists = [store::FAIL_POINTS, RECOVERY_FAIL_POINTS, driver::FAIL_POINTS, write_ahead::FAIL_POINTS];
+    let points = points_of(&lists, &[ELSEWHERE, MARKED_APART].concat());
+
+    let (report, fed) = Feed::into(scene.topic()).beside(5000, || {
+        killing("write-ahead rows", &points)
+            .lasting(length)
+            .after_each(|_| rows.look())
+            .run(|number| life(&scene, number, GRIEF_OF_ROWS))
+    });
+    let report = report.unwrap_or_else(|error| panic!("{}", error.chain()));
+    println!("{report}");
+    scene.drain();
+    rows.judge_all(&fed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("  {} values, each once", fed.values());
+    report.covered().expect("a kill at every point");
+    assert!(u64::from(report.kills()) >= length.as_secs() / 3, "only {} kills", report.kills());
+}
+
+/// The counter-test: the loop finds out markers that are written in a transaction of their own, after that of the rows.
+#[test]
+fn rows_whose_markers_are_written_apart_are_doubled() {
+    let rows = Rows::empty();
+    let scene = Scene::new(PROGRAM, Target::RowsMarkedApart(rows.url().to_owned()));
+    let complaint = found_out(&scene, "pgwal::send::after_commit", || rows.look());
+    assert!(complaint.contains("is doubled"), "{complaint}");
 }
 
 /// Kills a program that goes wrong; returns the complaint.

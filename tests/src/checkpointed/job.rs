@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use levada_core::BoxError;
+use levada_core::{BoxError, Change, Keyed, Row, Shape, Value};
 use levada_engine::checkpoint::{CheckpointSettings, RestartStrategy};
 use levada_engine::driver::{FileCommitter, Retry, TwoPhaseOptions};
 use levada_engine::{CheckpointedJob, Flow, Input, Job};
 use levada_files::{FileSink, FileSinkConfig};
 use levada_kafka::source::{Headers, KafkaSource, KafkaSourceConfig, StopAt};
+use levada_postgres::quote::TableName;
+use levada_postgres::{PostgresSinkConfig, PostgresWriteAhead, WriteMode};
 
 use super::wrong::{LeavesPending, MarksFirst, NeverKnows, PublishesEarly};
 use super::{AppendingSink, Target, Told, key_and_number, markers};
@@ -28,9 +30,11 @@ const RETRY: Retry =
 /// Makes the job that a life is told to run.
 pub fn job(told: &Told) -> CheckpointedJob {
     let flow = flow(told);
-    let job = match told.target {
+    let job = match &told.target {
         Target::Files | Target::FilesPublishedEarly | Target::FilesLeftPending => to_files(flow, told),
         Target::Appended | Target::AppendedMarkedFirst | Target::AppendedNeverKnown => appended(flow, told),
+        Target::Rows(url) => to_rows(flow, url, false),
+        Target::RowsMarkedApart(url) => to_rows(flow, url, true),
     };
     let settings = CheckpointSettings { interval: Some(INTERVAL), ..CheckpointSettings::default() };
     let job = job.checkpoints(settings).piece_bytes(PIECE_BYTES);
@@ -87,4 +91,23 @@ fn appended(flow: Flow<String, String>, told: &Told) -> CheckpointedJob {
         }),
         _ => flow.write_ahead_sink("appended", RETRY, move |_| pair()),
     }
+}
+
+fn to_rows(flow: Flow<String, String>, url: &str, is_marked_apart: bool) -> CheckpointedJob {
+    let table = TableName::new("log").expect("a name");
+    let config = PostgresSinkConfig::from_url(url, table, WriteMode::Insert).expect("a URL");
+    #[cfg(feature = "failpoints")]
+    if is_marked_apart {
+        fail::cfg("pgwal::without_marker", "return").expect("a fail point");
+    }
+    flow.map("row", |input| row(input.item())).write_ahead_sink("rows", RETRY, move |_| {
+        let (sink, committer) = PostgresWriteAhead::with_committer(config.clone());
+        (sink, if is_marked_apart { committer.alone() } else { committer })
+    })
+}
+
+fn row(line: &str) -> Result<Keyed, BoxError> {
+    let (key, number) = key_and_number(line).ok_or("no number")?;
+    let values = vec![Value::Text(key.into()), Value::Number(number.to_string().as_str().into())];
+    Ok(Keyed { key: None, change: Change::Upsert(Row::new(Shape::new(["key", "n"]), values)) })
 }

@@ -22,6 +22,8 @@ const RARE: &[&str] = &[
     "recovery::after_fence",
     "recovery::before_resolved",
     "files::fence",
+    "pgwal::fence::before",
+    "pgwal::fence::after",
 ];
 
 /// Makes a loop that kills at fail points and at random moments.

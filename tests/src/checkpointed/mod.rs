@@ -1,7 +1,7 @@
 //! Jobs with checkpoints from Kafka: the program that crash loops kill, and the judges of what it has written.
 //!
 //! ```text
-//!  feed ─▶ topic, 4 partitions ─▶ source ─▶ key_by ─▶ target ─▶ HOME/out    judged by `published` or `ledger`
+//!  feed ─▶ topic, 4 partitions ─▶ source ─▶ key_by ─▶ target ─▶ HOME/out    judged by `published`, `ledger` or `rows`
 //!  numbered values of each key      life of the program          HOME/store  checkpoints
 //!                                                                HOME/markers
 //! ```
@@ -17,6 +17,7 @@ mod ledger;
 mod lives;
 mod markers;
 mod published;
+mod rows;
 mod scene;
 mod target;
 mod told;
@@ -29,6 +30,7 @@ pub use killing::{found_out, killing, points_of};
 pub use ledger::Ledger;
 pub use lives::{life, parallelism};
 pub use published::Published;
+pub use rows::Rows;
 pub use scene::Scene;
 pub use target::Target;
 pub use told::Told;

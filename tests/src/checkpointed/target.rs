@@ -18,9 +18,13 @@ pub enum Target {
     AppendedMarkedFirst,
     /// The same, but nobody remembers what was sent.
     AppendedNeverKnown,
+    /// The write-ahead sink of Postgres, which writes the markers with the rows; with the database's URL.
+    Rows(String),
+    /// The same, but the markers are written afterwards.
+    RowsMarkedApart(String),
 }
 
-/// The word that names each target on a command line.
+/// The word that names each target on a command line; those of Postgres have an equals sign and a URL behind it.
 const WORDS: [(&str, Target); 6] = [
     ("files", Target::Files),
     ("files-published-early", Target::FilesPublishedEarly),
@@ -29,11 +33,18 @@ const WORDS: [(&str, Target); 6] = [
     ("appended-marked-first", Target::AppendedMarkedFirst),
     ("appended-never-known", Target::AppendedNeverKnown),
 ];
+const ROWS: &str = "rows";
+const ROWS_MARKED_APART: &str = "rows-marked-apart";
 
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
+        match word.split_once('=') {
+            Some((ROWS, url)) => return Ok(Target::Rows(url.to_owned())),
+            Some((ROWS_MARKED_APART, url)) => return Ok(Target::RowsMarkedApart(url.to_owned())),
+            _ => {}
+        }
         let found = WORDS.into_iter().find(|(name, _)| *name == word);
         found.map(|(_, target)| target).ok_or_else(|| format!("{word:?} is no target"))
     }
@@ -41,7 +52,13 @@ impl FromStr for Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = WORDS.iter().find(|(_, target)| target == self);
-        f.write_str(found.map_or("unnamed", |(name, _)| name))
+        match self {
+            Target::Rows(url) => write!(f, "{ROWS}={url}"),
+            Target::RowsMarkedApart(url) => write!(f, "{ROWS_MARKED_APART}={url}"),
+            plain => {
+                let found = WORDS.iter().find(|(_, target)| target == plain);
+                f.write_str(found.map_or("unnamed", |(name, _)| name))
+            }
+        }
     }
 }
