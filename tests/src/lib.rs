@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod checkpointed;
 pub mod loop_length;
+pub mod process;
 pub mod topic;
 pub mod weather;

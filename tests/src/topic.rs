@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use levada_testcontainers::unique_name;
+use levada_testcontainers::{unique_name, wait_until};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{ClientConfig, ClientContext};
+
+use crate::process::PATIENCE;
 
 /// A topic of one test, with a producer for it.
 pub struct Topic {
@@ -43,10 +45,26 @@ impl Topic {
     /// # Panics
     /// Panics if the broker does not.
     pub fn create(brokers: &str, partitions: i32) -> Self {
-        let name = unique_name("topic");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let admin: AdminClient<DefaultClientContext> =
-            ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client");
+        Self::named(unique_name("topic"), brokers, partitions)
+    }
+
+    /// Deletes the topic and creates another one of its name, without records.
+    ///
+    /// # Panics
+    /// Panics if the broker does not.
+    #[must_use]
+    pub fn made_anew(self, brokers: &str, partitions: i32) -> Self {
+        let (runtime, admin) = (runtime(), admin(brokers));
+        let deleted = runtime.block_on(admin.delete_topics(&[&self.name], &AdminOptions::new()));
+        deleted
+            .expect("an answer")
+            .into_iter()
+            .for_each(|outcome| drop(outcome.expect("the topic is deleted")));
+        Self::named(self.name, brokers, partitions)
+    }
+
+    fn named(name: String, brokers: &str, partitions: i32) -> Self {
+        let (runtime, admin) = (runtime(), admin(brokers));
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(-1));
         let created =
             runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
@@ -57,7 +75,19 @@ impl Topic {
             .set("linger.ms", "5")
             .create_with_context(Failures::default())
             .expect("a producer");
-        Self { name, producer }
+        let topic = Self { name, producer };
+        topic.wait_until_known(partitions);
+        topic
+    }
+
+    /// The controller has created it; the broker that others ask may learn of it a moment later.
+    fn wait_until_known(&self, partitions: i32) {
+        let is_known = || {
+            let answer = self.producer.client().fetch_metadata(Some(&self.name), PATIENCE);
+            let metadata = answer.expect("metadata of the topic");
+            metadata.topics().iter().any(|topic| topic.partitions().len() == partitions as usize)
+        };
+        wait_until(PATIENCE, "the topic at the broker", is_known).expect("a broker that knows the topic");
     }
 
     /// Sends a record; without a partition its key decides.
@@ -93,4 +123,12 @@ impl Topic {
             "records that the broker did not take"
         );
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn admin(brokers: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", brokers).create().expect("an admin client")
 }

@@ -177,7 +177,7 @@ impl Opener<'_> {
             })
         });
         // Brokers before 2.8 know no topic ids: the name is the best that there is.
-        let id = topic.id.as_deref().unwrap_or(&topic.name);
+        let id = topic.id.as_deref().map_or_else(|| topic.name.clone(), as_kafka_prints);
         StreamStart {
             stream: topic.name.as_str().into(),
             id: StreamId(format!("{cluster}/{id}").into()),
@@ -240,4 +240,21 @@ impl Opener<'_> {
 fn splits_of(topic: &TopicDescription) -> impl Iterator<Item = SplitId> {
     let stream: Arc<str> = topic.name.as_str().into();
     (0..topic.partitions).map(move |index| SplitId { stream: Arc::clone(&stream), index })
+}
+
+/// Writes an id as Kafka's own tools do, so that whoever is told it can look for it: in base64 for URLs, and not as the
+/// client writes it.
+fn as_kafka_prints(id: &str) -> String {
+    id.replace('+', "-").replace('/', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_kafka_prints;
+
+    /// [SRC-07] the two ids in the refusal of a topic that was made anew are those that `kafka-topics --describe` shows.
+    #[test]
+    fn topic_id_reads_as_in_kafkas_own_tools() {
+        assert_eq!(as_kafka_prints("tXxPC7QjQ+SXiHh/3GXnrw"), "tXxPC7QjQ-SXiHh_3GXnrw");
+    }
 }

@@ -1,0 +1,110 @@
+//! What the transactional file sink has published.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Fed, Verdict, key_and_number};
+
+/// Judges published files, file by file as they appear: of each key the numbers 0, 1, 2, …, each once, in this order.
+#[derive(Debug)]
+pub struct Published {
+    folder: PathBuf,
+    read: BTreeSet<PathBuf>,
+    /// The number that is due, by key.
+    due: BTreeMap<String, u64>,
+}
+
+impl Published {
+    /// Judges the files of `home`, from the first on.
+    pub fn of(home: &Path) -> Self {
+        Self { folder: home.join("out"), read: BTreeSet::new(), due: BTreeMap::new() }
+    }
+
+    /// Reads the files that were not there at the last look, in the order of their names.
+    ///
+    /// # Errors
+    /// The first number that comes again, or before one that is due.
+    pub fn look(&mut self) -> Verdict {
+        for path in files_in(&self.folder)? {
+            if self.read.insert(path.clone()) {
+                self.read_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &Path) -> Verdict {
+        let text = fs::read_to_string(path)?;
+        if !text.ends_with('\n') {
+            return Err(format!("{} is not whole", path.display()).into());
+        }
+        for line in text.lines() {
+            let (key, number) = key_and_number(line).ok_or_else(|| format!("a strange line: {line:?}"))?;
+            let due = self.due.entry(key.to_owned()).or_default();
+            match number.cmp(due) {
+                std::cmp::Ordering::Equal => *due += 1,
+                std::cmp::Ordering::Less => {
+                    return Err(format!("{key} {number} is doubled, in {}", path.display()).into());
+                }
+                std::cmp::Ordering::Greater => {
+                    return Err(format!("{key} {due} is lost or late, before {}", path.display()).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many records were read.
+    pub fn records(&self) -> u64 {
+        self.due.values().sum()
+    }
+
+    /// Returns how many files were read.
+    pub fn files(&self) -> usize {
+        self.read.len()
+    }
+
+    /// Returns the newest attempt that has published a file; 0 if none has.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn newest_attempt(&self) -> Result<u64, std::io::Error> {
+        let attempt = |path: &PathBuf| {
+            let name = path.file_name()?.to_str()?;
+            name.split('.').nth(2)?.split('-').next()?.parse::<u64>().ok()
+        };
+        Ok(files_in(&self.folder)?.iter().filter_map(attempt).max().unwrap_or_default())
+    }
+
+    /// Judges everything anew, from the first file on, against what was fed.
+    ///
+    /// # Errors
+    /// What is lost, doubled or out of order.
+    pub fn judge_all(home: &Path, fed: &Fed) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let mut anew = Self::of(home);
+        anew.look()?;
+        fed.compare(&anew.due)?;
+        Ok(anew)
+    }
+
+    /// Returns the files that wait for a commit, or were left behind.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn waiting(home: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
+        files_in(&home.join("out").join(".pending"))
+    }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,64 @@
+//! What a job writes to.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a job writes to: the right way, or in one of the ways that a crash loop must find out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The transactional file sink.
+    Files,
+    /// The same, but a transaction is published when it is only to be prepared.
+    FilesPublishedEarly,
+    /// The same, but what an earlier process has left prepared is forgotten.
+    FilesLeftPending,
+    /// A write-ahead sink that appends to files, with the committer of files.
+    Appended,
+    /// The same, but a segment counts as sent before it is.
+    AppendedMarkedFirst,
+    /// The same, but nobody remembers what was sent.
+    AppendedNeverKnown,
+    /// The write-ahead sink of Postgres, which writes the markers with the rows; with the database's URL.
+    Rows(String),
+    /// The same, but the markers are written afterwards.
+    RowsMarkedApart(String),
+}
+
+/// The word that names each target on a command line; those of Postgres have an equals sign and a URL behind it.
+const WORDS: [(&str, Target); 6] = [
+    ("files", Target::Files),
+    ("files-published-early", Target::FilesPublishedEarly),
+    ("files-left-pending", Target::FilesLeftPending),
+    ("appended", Target::Appended),
+    ("appended-marked-first", Target::AppendedMarkedFirst),
+    ("appended-never-known", Target::AppendedNeverKnown),
+];
+const ROWS: &str = "rows";
+const ROWS_MARKED_APART: &str = "rows-marked-apart";
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word.split_once('=') {
+            Some((ROWS, url)) => return Ok(Target::Rows(url.to_owned())),
+            Some((ROWS_MARKED_APART, url)) => return Ok(Target::RowsMarkedApart(url.to_owned())),
+            _ => {}
+        }
+        let found = WORDS.into_iter().find(|(name, _)| *name == word);
+        found.map(|(_, target)| target).ok_or_else(|| format!("{word:?} is no target"))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Rows(url) => write!(f, "{ROWS}={url}"),
+            Target::RowsMarkedApart(url) => write!(f, "{ROWS_MARKED_APART}={url}"),
+            plain => {
+                let found = WORDS.iter().find(|(_, target)| target == plain);
+                f.write_str(found.map_or("unnamed", |(name, _)| name))
+            }
+        }
+    }
+}
