@@ -67,7 +67,12 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         self
     }
 
-    pub(super) fn sink<D, F>(mut self, uid: impl Into<String>, is_idempotent: bool, make_driver: F) -> L::Ended
+    pub(super) fn sink<D, F>(
+        mut self,
+        uid: impl Into<String>,
+        is_idempotent: bool,
+        make_driver: F,
+    ) -> L::Ended
     where
         D: SinkDriver<T> + 'static,
         F: Fn(u32) -> D + Send + 'static,
