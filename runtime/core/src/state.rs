@@ -36,11 +36,11 @@ pub struct ListState {
 impl ListState {
     /// Makes a list of elements that were just written.
     pub fn new(spread: Spread, version: u16, elements: Vec<Vec<u8>>) -> Self {
-        Self::of(spread, version, elements.into())
+        Self::shared(spread, version, elements.into())
     }
 
     /// Makes a list of elements that may be shared.
-    pub fn of(spread: Spread, version: u16, elements: Elements) -> Self {
+    pub fn shared(spread: Spread, version: u16, elements: Elements) -> Self {
         Self { spread, version, elements }
     }
 

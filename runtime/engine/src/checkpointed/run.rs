@@ -7,13 +7,14 @@ use levada_core::{Clock, SystemClock};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::handle::CheckpointedHandle;
+use super::handle::{CheckpointedHandle, CheckpointedReport};
 use super::job_state::JobState;
 use super::launch::Launch;
 use super::pieces::PIECE_BYTES;
 use super::shell::Shell;
 use super::sink_part::SinkPart;
 use crate::checkpoint::{CheckpointSettings, RestartStrategy};
+use crate::error::JobError;
 use crate::job::Job;
 use crate::plan::{ShapeError, Stage, check_shape};
 use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
