@@ -14,7 +14,8 @@
 //! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
 //! * [`split`]: splits, positions and streams.
 //! * [`checkpoint`] and [`state`]: what is stored and when; [`template`]: the contracts of sources and sinks with checkpoints.
-//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed; [`clock`]: time as a value.
+//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed.
+//! * [`clock`]: time as a value; [`time`]: watermarks, idleness and drift.
 #![forbid(unsafe_code)]
 
 pub mod arena;
@@ -30,10 +31,11 @@ mod spares;
 pub mod split;
 pub mod state;
 pub mod template;
+pub mod time;
 pub mod value;
 
 pub use arena::{Arena, Slice, Text};
-pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
+pub use batch::{Batch, BatchBuilder, Located, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
 pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};

@@ -68,7 +68,7 @@ impl Redistribution {
             };
             for (subtask, elements) in dealt {
                 // Every rule deals to subtasks below the parallelism, which is how many `new` has.
-                new[subtask].insert(name.clone(), ListState::of(spread, version, elements));
+                new[subtask].insert(name.clone(), ListState::shared(spread, version, elements));
             }
         }
         Ok(new)

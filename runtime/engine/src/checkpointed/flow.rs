@@ -6,6 +6,7 @@ use levada_core::BoxError;
 
 use super::line::MainLine;
 use super::segment::Segment;
+use super::sink_part::SinkPart;
 use crate::job::Job;
 use crate::map::{FlatMap, Input, keeping, one_to_one};
 use crate::plan::{Stage, StageKind};
@@ -30,6 +31,8 @@ pub struct Flow<I, T, L = MainLine> {
     pub(super) stages: Vec<Stage>,
     /// Whether all sinks that branches have brought are idempotent.
     pub(super) sinks_idempotent: bool,
+    /// What the sinks that branches have brought have to do once a start.
+    pub(super) sinks: Vec<Box<dyn SinkPart>>,
     pub(super) segment: Segment<I, T, L>,
 }
 
@@ -78,6 +81,7 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
             job: self.job,
             stages: self.stages,
             sinks_idempotent: self.sinks_idempotent,
+            sinks: self.sinks,
             segment: rebuilt(self.segment),
         }
     }

@@ -12,6 +12,7 @@ use super::line::{FromBranch, SideLine, SpawnLine};
 use super::outlet::{CAPACITY, Outlet};
 use super::relay::{Doubling, Parting};
 use super::segment::{Segment, Steps};
+use super::sink_part::SinkPart;
 use crate::job::Job;
 use crate::map::{Input, one_to_one};
 use crate::plan::{Stage, StageKind};
@@ -32,6 +33,7 @@ pub enum Route<O, S> {
 pub struct Branch<S> {
     pub(super) stages: Vec<Stage>,
     pub(super) sinks_idempotent: bool,
+    pub(super) sinks: Vec<Box<dyn SinkPart>>,
     pub(super) spawn: SpawnLine<SideLine<S>>,
 }
 
@@ -177,11 +179,12 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
         let mut branch = branch(beginning_of_branch(self.job.clone()));
         self.stages.append(&mut branch.stages);
         self.sinks_idempotent &= branch.sinks_idempotent;
+        self.sinks.append(&mut branch.sinks);
         branch
     }
 }
 
 fn beginning_of_branch<S: Send + 'static>(job: Job) -> Flow<S, S, SideLine<S>> {
     let segment = Segment { inflow: Box::new(FromBranch), steps: Steps::none() };
-    Flow { job, stages: Vec::new(), sinks_idempotent: true, segment }
+    Flow { job, stages: Vec::new(), sinks_idempotent: true, sinks: Vec::new(), segment }
 }

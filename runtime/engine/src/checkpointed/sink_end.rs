@@ -11,8 +11,12 @@ use super::inlet::Inlet;
 use super::launch::Launch;
 use super::line::{Ending, Line};
 use super::outlet::{CAPACITY, Outlet};
+use super::pieces::PieceHome;
 use super::segment::{Feeds, Segment, Steps, spawn_tasks};
+use super::sink_part::{Shared, SinkPart};
 use super::sink_task::SinkTask;
+use super::two_phase_part::TwoPhasePart;
+use super::write_ahead_part::WriteAheadPart;
 use crate::driver::{IdempotentDriver, Retry, SinkDriver, TwoPhaseDriver, TwoPhaseOptions, WriteAheadDriver};
 use crate::map::{Chain, Identity};
 use crate::plan::{Stage, StageKind};
@@ -27,7 +31,8 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         self.sink(uid, true, move |subtask| IdempotentDriver::new(make(subtask)))
     }
 
-    /// Ends the line with a sink whose records wait in the checkpoints until these are complete.
+    /// Ends the line with a sink whose records wait in the checkpoints until these are complete; those of a long interval are
+    /// written to the checkpoint store while it grows ([`CheckpointedJob::piece_bytes`](super::CheckpointedJob::piece_bytes)).
     pub fn write_ahead_sink<K, C, F>(self, uid: impl Into<String>, retry: Retry, make: F) -> L::Ended
     where
         T: Storable + Sync,
@@ -35,35 +40,52 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         C: CheckpointCommitter + 'static,
         F: Fn(u32) -> (K, C) + Send + 'static,
     {
-        self.sink(uid, false, move |subtask| {
-            let (sink, committer) = make(subtask);
-            WriteAheadDriver::new(sink, committer, retry)
+        let (uid, make, pieces) = (uid.into(), Shared::new(make), PieceHome::default());
+        let part = WriteAheadPart::new(uid.clone(), make.clone(), pieces.clone());
+        self.resolving(part).sink(uid, false, move |subtask| {
+            let (sink, committer) = make.make(subtask);
+            WriteAheadDriver::with_pieces(sink, committer, retry, pieces.clone())
         })
     }
 
-    /// Ends the line with a sink that commits in two phases, around the checkpoints.
+    /// Ends the line with a sink that commits in two phases, around the checkpoints. At each start one more is made and
+    /// opened, before those of the subtasks: it is asked what became of everything that waits, and fences earlier attempts.
     pub fn two_phase_sink<K, F>(self, uid: impl Into<String>, options: TwoPhaseOptions, make: F) -> L::Ended
     where
         K: TwoPhaseCommitSink<T> + 'static,
         F: Fn(u32) -> K + Send + 'static,
     {
-        self.sink(uid, false, move |subtask| TwoPhaseDriver::new(make(subtask), options))
+        let (uid, make) = (uid.into(), Shared::new(make));
+        let part = TwoPhasePart::new(uid.clone(), options, make.clone());
+        let driver = move |subtask| TwoPhaseDriver::new(make.make(subtask), options);
+        self.resolving(part).sink(uid, false, driver)
     }
 
-    fn sink<D, F>(mut self, uid: impl Into<String>, is_idempotent: bool, make_driver: F) -> L::Ended
+    /// Adds what the sink has to do once a start.
+    fn resolving(mut self, part: impl SinkPart + 'static) -> Self {
+        self.sinks.push(Box::new(part));
+        self
+    }
+
+    pub(super) fn sink<D, F>(
+        mut self,
+        uid: impl Into<String>,
+        is_idempotent: bool,
+        make_driver: F,
+    ) -> L::Ended
     where
         D: SinkDriver<T> + 'static,
         F: Fn(u32) -> D + Send + 'static,
     {
         let uid = uid.into();
         self.stages.push(Stage::new(uid.clone(), StageKind::CheckpointedSink));
-        let Flow { job, stages, sinks_idempotent, segment } = self;
+        let Flow { job, stages, sinks_idempotent, sinks, segment } = self;
         let spawn = move |launch: &mut Launch<'_>, line| {
             let sink = Sink { uid: &uid, make_driver: &make_driver };
             sink.spawn_behind(launch, line, &segment);
         };
         let sinks_idempotent = sinks_idempotent && is_idempotent;
-        L::ended(Ending { job, stages, sinks_idempotent, spawn: Box::new(spawn) })
+        L::ended(Ending { job, stages, sinks_idempotent, sinks, spawn: Box::new(spawn) })
     }
 }
 

@@ -43,7 +43,7 @@ impl Job {
         let make: Make<Box<dyn SourceInput<F::Item>>> =
             Box::new(move |subtask| Box::new(Function::new(&name, subtask, make(subtask))));
         let segment = Segment { inflow: Box::new(FromSource { uid, make }), steps: Steps::none() };
-        Flow { job: self, stages, sinks_idempotent: true, segment }
+        Flow { job: self, stages, sinks_idempotent: true, sinks: Vec::new(), segment }
     }
 }
 
@@ -56,6 +56,6 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
         let make: Make<Box<dyn SourceInput<()>>> =
             Box::new(move |subtask| Box::new(Splits::new(make_source(subtask))));
         let segment = Segment { inflow: Box::new(FromSource { uid, make }), steps: Steps::Chain(make_chain) };
-        Flow { job, stages, sinks_idempotent: true, segment }
+        Flow { job, stages, sinks_idempotent: true, sinks: Vec::new(), segment }
     }
 }

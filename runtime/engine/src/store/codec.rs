@@ -157,7 +157,7 @@ impl Rest {
             let length = self.length()?;
             elements.push(self.take(length)?);
         }
-        Ok((name.to_owned(), ListState::of(spread, version, Elements::from(elements))))
+        Ok((name.to_owned(), ListState::shared(spread, version, Elements::from(elements))))
     }
 }
 

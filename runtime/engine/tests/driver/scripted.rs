@@ -104,7 +104,7 @@ pub(crate) fn deal(states: &[State], parallelism: usize) -> Vec<State> {
         let mut elements = list.elements.iter().cloned();
         for (index, state) in dealt.iter_mut().enumerate() {
             let share = elements.by_ref().take(size + usize::from(index < longer)).collect();
-            state.insert(name.clone(), ListState::of(Spread::Split, list.version, share));
+            state.insert(name.clone(), ListState::shared(Spread::Split, list.version, share));
         }
     }
     dealt
