@@ -43,6 +43,11 @@ enum Entry {
         number: u64,
         id: String,
     },
+    RolledBack {
+        number: u64,
+        /// None: everything before is dropped.
+        to: Option<String>,
+    },
 }
 
 #[derive(Serialize)]
@@ -54,6 +59,9 @@ struct Checkpoint {
     discarded: bool,
     state_bytes: u64,
     pending_transactions: u64,
+    pending_records: u64,
+    /// How many records each sink has taken since the job began.
+    records: BTreeMap<String, u64>,
     operators: BTreeMap<String, Operator>,
 }
 
@@ -62,7 +70,9 @@ struct Operator {
     subtasks: u32,
     state_bytes: u64,
     parts: u64,
+    pieces: u64,
     pending_transactions: u64,
+    pending_records: u64,
     positions: BTreeMap<String, u64>,
 }
 
@@ -89,7 +99,9 @@ fn operator(summary: &OperatorSummary) -> Operator {
         subtasks: summary.parallelism,
         state_bytes: summary.bytes,
         parts: summary.parts,
+        pieces: summary.pieces,
         pending_transactions: summary.pending_transactions,
+        pending_records: summary.pending_records,
         positions: summary.positions.clone(),
     }
 }
@@ -103,6 +115,8 @@ fn checkpoint(summary: &CheckpointSummary) -> Checkpoint {
         discarded: summary.discarded,
         state_bytes: summary.bytes,
         pending_transactions: summary.pending_transactions,
+        pending_records: summary.pending_records,
+        records: summary.records.clone(),
         operators: summary.operators.iter().map(|(uid, state)| (uid.clone(), operator(state))).collect(),
     }
 }
@@ -115,6 +129,9 @@ fn entry(row: &Row) -> Option<Entry> {
         }
         Row::Resolved { number, id } => Some(Entry::Resolved { number: *number, id: id.to_string() }),
         Row::Discarding { number, id } => Some(Entry::Discarding { number: *number, id: id.to_string() }),
+        Row::RolledBack { number, to } => {
+            Some(Entry::RolledBack { number: *number, to: to.map(|id| id.to_string()) })
+        }
         _ => None,
     }
 }

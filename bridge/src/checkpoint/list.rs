@@ -1,6 +1,6 @@
 //! `levada checkpoint list`: the log, one line an entry.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use levada_core::CheckpointId;
 use levada_engine::store::{CheckpointSummary, Listing, Row};
@@ -22,27 +22,22 @@ pub(super) async fn list(arguments: &List) -> Result<Report, Failure> {
 /// Keeps the attempts of one job, and every damage: what cannot be read may be anybody's.
 fn of_job(mut listing: Listing, job: &str) -> Result<Listing, Failure> {
     let holders = listing.rows.iter().filter_map(|row| match row {
-        Row::Lease { holder } => Some((holder.attempt, holder.owner.clone())),
+        Row::Lease { holder } => Some(format!("{:?}", holder.owner)),
         _ => None,
     });
-    let owners: BTreeMap<u64, String> = holders.collect();
-    let is_of_job = |attempt: u64| owners.get(&attempt).is_some_and(|owner| owner == job);
-    listing.rows.retain(|row| is_of_job(attempt(row)));
-    if !listing.rows.is_empty() {
-        return Ok(listing);
+    let there: BTreeSet<_> = holders.collect();
+    // Leases are never deleted, and only the holder of the last one appends.
+    let mut is_of_job = false;
+    listing.rows.retain(|row| {
+        if let Row::Lease { holder } = row {
+            is_of_job = holder.owner == job;
+        }
+        is_of_job
+    });
+    if listing.rows.is_empty() {
+        return Err(Failure::NoSuchJob { job: job.to_owned(), there: there.into_iter().collect() });
     }
-    let there: BTreeSet<_> = owners.into_values().map(|owner| format!("{owner:?}")).collect();
-    Err(Failure::NoSuchJob { job: job.to_owned(), there: there.into_iter().collect() })
-}
-
-fn attempt(row: &Row) -> u64 {
-    match row {
-        Row::Lease { holder } => holder.attempt,
-        Row::Checkpoint { summary, .. } => summary.id.attempt,
-        Row::Resolved { id, .. } | Row::Discarding { id, .. } => id.attempt,
-        // `Row` may gain kinds; those of no attempt are of no job.
-        _ => 0,
-    }
+    Ok(listing)
 }
 
 /// Writes the listing for people.
@@ -78,8 +73,9 @@ fn cells(row: &Row) -> Option<[String; 8]> {
             holder.to_string(),
         ],
         Row::Checkpoint { number, summary } => checkpoint_cells(*number, summary),
-        Row::Resolved { number, id } => short_cells(*number, "resolved", *id),
-        Row::Discarding { number, id } => short_cells(*number, "discarding", *id),
+        Row::Resolved { number, id } => short_cells(*number, "resolved", Some(*id)),
+        Row::Discarding { number, id } => short_cells(*number, "discarding", Some(*id)),
+        Row::RolledBack { number, to } => short_cells(*number, "rolled back", *to),
         _ => return None,
     })
 }
@@ -98,11 +94,12 @@ fn checkpoint_cells(number: u64, summary: &CheckpointSummary) -> [String; 8] {
     ]
 }
 
-fn short_cells(number: u64, kind: &str, id: CheckpointId) -> [String; 8] {
+/// An entry about a checkpoint; none: the start from nothing.
+fn short_cells(number: u64, kind: &str, id: Option<CheckpointId>) -> [String; 8] {
     let mut cells: [String; 8] = Default::default();
     cells[0] = number.to_string();
     cells[1] = kind.to_owned();
-    cells[2] = id.to_string();
+    cells[2] = id.map_or_else(|| "start".to_owned(), |id| id.to_string());
     cells
 }
 
@@ -129,11 +126,11 @@ pub(super) fn restorable(listing: &Listing) -> impl DoubleEndedIterator<Item = (
 }
 
 fn summary(listing: &Listing) -> String {
-    let count = counted(restorable(listing).count(), "checkpoint");
+    let count = counted(restorable(listing).count() as u64, "checkpoint");
     let newest = restorable(listing).next_back().map(|(_, summary)| format!(", the newest {}", summary.id));
     let damages = match listing.damages.len() {
         0 => String::new(),
-        number => format!("; {}", counted(number, "damage")),
+        number => format!("; {}", counted(number as u64, "damage")),
     };
     format!("{count} to restore from{}{damages}\n", newest.unwrap_or_default())
 }

@@ -160,6 +160,6 @@ fn damage_lines(damages: &[Damage]) -> String {
 }
 
 /// Counts things in words: `1 part`, `2 parts`.
-fn counted(number: usize, thing: &str) -> String {
+fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

@@ -38,11 +38,19 @@ fn head(summary: &CheckpointSummary) -> String {
         ("status", status(summary).to_owned()),
         (
             "state",
-            format!("{} in {}", mebibytes(summary.bytes), counted(summary.operators.len(), "operator")),
+            format!(
+                "{} in {}",
+                mebibytes(summary.bytes),
+                counted(summary.operators.len() as u64, "operator")
+            ),
         ),
         (
             "pending",
-            counted(usize::try_from(summary.pending_transactions).unwrap_or(usize::MAX), "transaction"),
+            format!(
+                "{}, {}",
+                counted(summary.pending_transactions, "transaction"),
+                counted(summary.pending_records, "record")
+            ),
         ),
     ];
     if let Some(name) = &summary.savepoint {

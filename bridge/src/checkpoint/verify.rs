@@ -44,9 +44,9 @@ fn verdict(listing: &Listing) -> String {
         1 => "1 entry".to_owned(),
         number => format!("{number} entries"),
     };
-    let read = format!("{entries} and {} read", counted(restorable(listing).count(), "checkpoint"));
+    let read = format!("{entries} and {} read", counted(restorable(listing).count() as u64, "checkpoint"));
     match listing.damages.len() {
         0 => format!("{read}, all whole\n"),
-        number => format!("{read}; {}\n", counted(number, "damage")),
+        number => format!("{read}; {}\n", counted(number as u64, "damage")),
     }
 }

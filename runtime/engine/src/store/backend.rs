@@ -53,18 +53,20 @@ pub(crate) fn unavailable(
 impl Backend {
     /// Opens what `url` names, and makes it if it is a directory.
     pub(crate) async fn open(url: &str) -> Result<Self, StoreError> {
-        let folder = local_folder(url)?;
-        match folder {
-            Some(folder) => {
-                let made = folder.clone();
-                // The task does nothing but file operations, which do not panic.
-                let done = tokio::task::spawn_blocking(move || make_durably(&made)).await;
-                done.unwrap_or_else(|error| Err(io::Error::other(error)))
-                    .map_err(|cause| folder_error("create the folder", &folder, cause))?;
-                Self::directory(folder)
-            }
+        match local_folder(url)? {
+            Some(folder) => Self::open_folder(folder).await,
             None => Self::open_existing(url, Patience::Job),
         }
+    }
+
+    /// Opens a directory, and makes it if it is not there.
+    pub(crate) async fn open_folder(folder: PathBuf) -> Result<Self, StoreError> {
+        let made = folder.clone();
+        // The task does nothing but file operations, which do not panic.
+        let done = tokio::task::spawn_blocking(move || make_durably(&made)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|cause| folder_error("create the folder", &folder, cause))?;
+        Self::directory(folder)
     }
 
     /// Opens what `url` names, and changes nothing there.
@@ -136,6 +138,11 @@ impl Backend {
             }
             cause => StoreError::Unavailable { action: "create", name: path.to_string(), cause },
         }
+    }
+
+    /// Names the place, as it was given.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
     }
 
     /// Names an object.
