@@ -101,12 +101,12 @@ pub enum DriverError {
 
 impl DriverError {
     /// Makes a function that adds the step to a sink's error.
-    pub(super) fn sink(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+    pub(crate) fn sink(step: &'static str) -> impl FnOnce(SinkError) -> Self {
         move |cause| DriverError::Sink { step, cause }
     }
 
     /// Makes a function that adds the step to a committer's error.
-    pub(super) fn committer(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+    pub(crate) fn committer(step: &'static str) -> impl FnOnce(SinkError) -> Self {
         move |cause| DriverError::Committer { step, cause }
     }
 

@@ -109,6 +109,11 @@ impl Backend {
         }
     }
 
+    /// Names the place, as it was given.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Names an object.
     pub(crate) fn path(&self, segments: &[&str]) -> Path {
         segments.iter().fold(self.root.clone(), |path, segment| path.join(*segment))

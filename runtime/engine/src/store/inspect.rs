@@ -6,9 +6,9 @@ use levada_core::{CheckpointId, Timestamp};
 
 use super::Store;
 use super::backend::Backend;
-use super::entry::EntryKind;
+use super::entry::{Entry, EntryKind};
 use super::error::{Holder, StoreError};
-use super::log::{Damage, Log, checkpoints, horizon, newest_resolved};
+use super::log::{Damage, Log, RollBacks, checkpoints, horizon, newest_resolved};
 use super::manifest::{Manifest, OperatorState, Stored};
 
 /// A store's content.
@@ -50,6 +50,13 @@ pub enum Row {
         /// The checkpoint.
         id: CheckpointId,
     },
+    /// What came after a checkpoint is dropped and read again.
+    RolledBack {
+        /// The entry's number.
+        number: u64,
+        /// The checkpoint; none: everything before is dropped.
+        to: Option<CheckpointId>,
+    },
 }
 
 /// A checkpoint, in figures.
@@ -69,6 +76,10 @@ pub struct CheckpointSummary {
     pub bytes: u64,
     /// Transactions that wait for it.
     pub pending_transactions: u64,
+    /// Records in them.
+    pub pending_records: u64,
+    /// How many records each sink has taken since the job began.
+    pub records: BTreeMap<String, u64>,
     /// Its operators by uid.
     pub operators: BTreeMap<String, OperatorSummary>,
 }
@@ -86,6 +97,10 @@ pub struct OperatorSummary {
     pub positions: BTreeMap<String, u64>,
     /// Transactions that wait.
     pub pending_transactions: u64,
+    /// Records in them.
+    pub pending_records: u64,
+    /// Pieces that its states refer to.
+    pub pieces: u64,
 }
 
 fn summarize_operator(operator: &OperatorState) -> OperatorSummary {
@@ -94,39 +109,42 @@ fn summarize_operator(operator: &OperatorState) -> OperatorSummary {
         summary.bytes += subtask.stored.bytes();
         summary.parts += u64::from(matches!(subtask.stored, Stored::Part(_)));
         summary.pending_transactions += subtask.pending_transactions;
+        summary.pending_records += subtask.pending_records;
+        summary.pieces += subtask.pieces.len() as u64;
+        summary.bytes += subtask.pieces.iter().map(|piece| piece.length).sum::<u64>();
         summary.positions.extend(subtask.positions.clone());
     }
     summary
 }
 
-fn summarize(
-    manifest: &Manifest,
-    resolved: Option<CheckpointId>,
-    horizon: Option<CheckpointId>,
-) -> CheckpointSummary {
+fn summarize(number: u64, manifest: &Manifest, entries: &[Entry]) -> CheckpointSummary {
+    let is_rolled_back = RollBacks::of(entries).cover(number, manifest.id);
     let operators: BTreeMap<_, _> =
         manifest.operators.iter().map(|(uid, state)| (uid.clone(), summarize_operator(state))).collect();
     CheckpointSummary {
         id: manifest.id,
         triggered: manifest.triggered,
         savepoint: manifest.savepoint.clone(),
-        resolved: Some(manifest.id) <= resolved,
-        discarded: Some(manifest.id) <= horizon,
+        resolved: !is_rolled_back && Some(manifest.id) <= newest_resolved(entries),
+        discarded: is_rolled_back || Some(manifest.id) <= horizon(entries),
         bytes: operators.values().map(|operator| operator.bytes).sum(),
         pending_transactions: operators.values().map(|operator| operator.pending_transactions).sum(),
+        pending_records: operators.values().map(|operator| operator.pending_records).sum(),
+        records: manifest.records.clone(),
         operators,
     }
 }
 
 fn listing(log: Log) -> Listing {
-    let (resolved, horizon) = (newest_resolved(&log.entries), horizon(&log.entries));
     let rows = log.entries.iter().map(|entry| match &entry.kind {
         EntryKind::Lease(lease) => Row::Lease { holder: lease.holder(entry.number) },
         EntryKind::Checkpoint(manifest) => {
-            Row::Checkpoint { number: entry.number, summary: summarize(manifest, resolved, horizon) }
+            let summary = summarize(entry.number, manifest, &log.entries);
+            Row::Checkpoint { number: entry.number, summary }
         }
         EntryKind::Resolved(id) => Row::Resolved { number: entry.number, id: *id },
         EntryKind::Discarding(id) => Row::Discarding { number: entry.number, id: *id },
+        EntryKind::RolledBack(to) => Row::RolledBack { number: entry.number, to: *to },
     });
     Listing { rows: rows.collect(), damages: log.damages }
 }
@@ -163,7 +181,7 @@ impl Store {
         });
         let Some((number, manifest)) = wanted else { return Ok(None) };
         let damages = self.damages_of(Some(number), manifest).await?;
-        let summary = summarize(manifest, newest_resolved(&log.entries), horizon(&log.entries));
+        let summary = summarize(number, manifest, &log.entries);
         Ok(Some((summary, damages)))
     }
 

@@ -7,6 +7,7 @@
 //!  log/  1 lease ─ 2 checkpoint 1-1 ─ 3 resolved 1-1 ─ 4 checkpoint 1-2 ─ 5 lease ─ 6 checkpoint 5-1 ─ …
 //!        └─────────── attempt 1 may append only at 5, and 5 is taken ───┘
 //!  parts/1-2/…       state too large for the manifest, written before the entry that names it
+//!  pieces/1-2/…      long segments while their interval grows; kept as long as a checkpoint or a savepoint names them
 //!  savepoints/NAME/  a manifest and its parts, complete in itself, for the user to keep, copy and delete
 //!  heartbeat/5       "attempt 5 lives": advice for a second process, no part of safety
 //! ```
@@ -54,7 +55,9 @@ use std::sync::Arc;
 
 use levada_core::{Clock, SystemClock};
 
-pub use choose::{Decision, Refusal, RestoreFrom, RestorePolicy, choose};
+pub use choose::{
+    Decision, Refusal, Republished, RestoreFrom, RestorePolicy, choose, choose_savepoint, republished,
+};
 pub use entry::{Entry, EntryKind, LeaseRecord};
 pub use error::{Holder, StoreError};
 #[cfg(feature = "failpoints")]

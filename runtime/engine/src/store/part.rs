@@ -31,6 +31,8 @@ pub enum PartHome {
     Checkpoint(CheckpointId),
     /// That of a savepoint, by its name, which only people delete.
     Savepoint(String),
+    /// That of the pieces that states refer to, which retention deletes when no checkpoint names them any more.
+    Pieces,
 }
 
 /// Names a part and tells what must be in it.
@@ -51,7 +53,7 @@ impl PartHome {
         let unique = format!("{:032x}", rand::random::<u128>());
         match self {
             PartHome::Checkpoint(id) => format!("{id}/{unique}"),
-            PartHome::Savepoint(_) => unique,
+            PartHome::Savepoint(_) | PartHome::Pieces => unique,
         }
     }
 
@@ -59,6 +61,7 @@ impl PartHome {
         let folder = match self {
             PartHome::Checkpoint(_) => backend.path(&["parts"]),
             PartHome::Savepoint(savepoint) => backend.path(&["savepoints", savepoint]),
+            PartHome::Pieces => backend.path(&["pieces"]),
         };
         name.split('/').fold(folder, |path, segment| path.join(segment))
     }
@@ -173,7 +176,10 @@ impl Store {
     ///
     /// It must be complete before the entry that names it is appended.
     pub fn part_writer(&self, home: &PartHome) -> PartWriter {
-        let name = home.new_name();
+        self.part_writer_named(home, home.new_name())
+    }
+
+    fn part_writer_named(&self, home: &PartHome, name: String) -> PartWriter {
         let path = home.path(&self.backend, &name);
         let (backend, sum) = (self.backend.clone(), crc32fast::Hasher::new());
         PartWriter { backend, path, name, length: 0, sum, small: Vec::new(), upload: None }
@@ -186,6 +192,18 @@ impl Store {
     pub async fn put_part(&self, home: &PartHome, bytes: Bytes) -> Result<PartRef, StoreError> {
         fail_point!("store::part::before");
         let mut writer = self.part_writer(home);
+        writer.write(bytes).await?;
+        writer.finish().await
+    }
+
+    /// Writes a piece of state that no checkpoint names yet; one from `covered_by` on will.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn put_piece(&self, covered_by: CheckpointId, bytes: Bytes) -> Result<PartRef, StoreError> {
+        fail_point!("store::piece::before");
+        let name = format!("{covered_by}/{:032x}", rand::random::<u128>());
+        let mut writer = self.part_writer_named(&PartHome::Pieces, name);
         writer.write(bytes).await?;
         writer.finish().await
     }

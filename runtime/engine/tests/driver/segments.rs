@@ -166,7 +166,7 @@ impl PieceStore for MemoryPieces {
         Some(self.bytes)
     }
 
-    async fn put(&mut self, piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
+    async fn put(&mut self, _: CheckpointId, piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
         let mut state = self.target.lock();
         let reference = format!("piece-{}", state.pieces.len()).into_bytes();
         state.pieces.insert(reference.clone(), piece);

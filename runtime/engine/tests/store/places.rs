@@ -78,7 +78,12 @@ pub(crate) async fn written(store: &Store, id: CheckpointId) -> Manifest {
     for bytes in [10_000, 10] {
         let stored = store.put_state(&home, &state_of(bytes)).await.unwrap();
         let positions = [(format!("topic-{bytes}"), bytes as u64)].into();
-        operator.subtasks.push(SubtaskState { stored, positions, pending_transactions: 1 });
+        operator.subtasks.push(SubtaskState {
+            stored,
+            positions,
+            pending_transactions: 1,
+            ..SubtaskState::default()
+        });
     }
     let mut manifest = Manifest::new(id, Timestamp(5));
     manifest.operators.insert("source".into(), operator);

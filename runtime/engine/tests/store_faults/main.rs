@@ -145,6 +145,7 @@ async fn a_lease_of_a_dropped_call_does_not_stand_in_the_way() {
 /// Everything a store does, once.
 async fn everything(store: Store) -> Result<(), StoreError> {
     let mut lease = held(&store).await;
+    store.put_piece(CheckpointId::new(lease.attempt(), 1), vec![1; 10].into()).await?;
     for sequence in 1..=4 {
         let id = complete(&mut lease, sequence).await?;
         lease.resolve(id).await?;

@@ -17,7 +17,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink, WriteContext};
-use levada_core::{Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, Storable, Timestamp};
+use levada_core::{
+    Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, StateError, Storable, Timestamp,
+};
 
 use self::entry::{Body, Entry};
 pub use self::marker_file::FileCommitter;
@@ -25,6 +27,7 @@ pub use self::pieces::{Inline, PieceStore};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
+use super::pending::Pending;
 use super::retry::Retry;
 use super::tally::DriverTally;
 use crate::failpoint::fail_point;
@@ -119,8 +122,9 @@ where
     /// Stores what the open interval has gathered, if it is a piece's worth.
     async fn close_piece(&mut self) -> Result<(), DriverError> {
         if self.pieces.piece_bytes().is_some_and(|size| self.open.tail.len() >= size) {
+            let covered_by = self.stage.next_checkpoint()?;
             let piece = std::mem::take(&mut self.open.tail);
-            let reference = self.pieces.put(piece).await.map_err(DriverError::Piece)?;
+            let reference = self.pieces.put(covered_by, piece).await.map_err(DriverError::Piece)?;
             self.open.pieces.push(reference);
         }
         Ok(())
@@ -269,6 +273,12 @@ where
     }
 }
 
+/// Reads which segments a stored state holds: their markers, and how many records they have.
+pub(crate) fn stored_segments(state: &State) -> Result<Vec<(Marker, u64)>, StateError> {
+    let entries = Entry::all_of(state)?;
+    Ok(entries.into_iter().map(|entry| (entry.marker, entry.body.records)).collect())
+}
+
 fn held(error: SinkError) -> Outcome {
     Outcome::Held(Some(error.into()))
 }
@@ -336,6 +346,14 @@ where
 
     async fn close(&mut self) {
         self.sink.close().await;
+    }
+
+    fn pending(&self) -> Pending {
+        Pending {
+            transactions: self.pending.len() as u64,
+            records: self.pending.iter().map(|entry| entry.body.records).sum(),
+            pieces: self.pending.iter().flat_map(|entry| entry.body.pieces.iter().cloned()).collect(),
+        }
     }
 
     fn tally(&self) -> DriverTally {
