@@ -3,8 +3,12 @@
 //! A record carries a 32-bit number into its batch's split table and spans into the batch's arena; nothing is counted
 //! or allocated per record.
 
+mod located;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use located::Located;
 
 use crate::arena::{Arena, Slice, Span};
 use crate::budget::Permit;

@@ -14,7 +14,8 @@
 //! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
 //! * [`split`]: splits, positions and streams.
 //! * [`checkpoint`] and [`state`]: what is stored and when; [`template`]: the contracts of sources and sinks with checkpoints.
-//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed; [`clock`]: time as a value.
+//! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed.
+//! * [`clock`]: time as a value; [`time`]: watermarks, idleness and drift.
 #![forbid(unsafe_code)]
 
 pub mod arena;
@@ -29,10 +30,11 @@ pub mod source;
 pub mod split;
 pub mod state;
 pub mod template;
+pub mod time;
 pub mod value;
 
 pub use arena::{Arena, Slice, Text};
-pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
+pub use batch::{Batch, BatchBuilder, Located, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
 pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
@@ -41,5 +43,5 @@ pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
 pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use split::{Position, Positions, SplitId, StreamId};
-pub use state::{ListState, Spread, State, StateError, Storable};
+pub use state::{Elements, ListState, Spread, State, StateError, Storable};
 pub use value::{Change, Keyed, Row, Shape, Value};

@@ -10,6 +10,7 @@ use crate::batch::BatchBuilder;
 use crate::budget::Budget;
 use crate::error::SourceError;
 use crate::split::{Position, Positions, SplitId, StreamId};
+use crate::time::{Question, SplitEvent};
 
 /// What a source is told when it is opened.
 #[derive(Debug, Clone)]
@@ -41,6 +42,9 @@ pub enum Polled {
     Lost(Vec<SplitId>),
     /// A bounded read of a split came to its end; its last position was appended.
     EndOfSplit(SplitId, Position),
+    /// How splits stand, beyond their records: at their ends, blocked, or what their leaders answered. What was appended
+    /// before stands before it. [TIM-05]
+    News(Vec<(SplitId, SplitEvent)>),
     /// Nothing to read for now.
     Idle,
     /// Every split came to its end.
@@ -111,6 +115,13 @@ pub trait Source: Send + fmt::Debug {
     /// Goes on with splits that rest, from their own positions.
     fn resume(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
 
+    /// Asks the leaders of splits, freshly, where the splits end. Answers come as [`Polled::News`], each with its question.
+    /// Returns at once. A source that cannot ask never answers, and its splits are never proven idle.
+    fn ask(&mut self, questions: Vec<(SplitId, Question)>) -> Result<(), SourceError> {
+        let _ = questions;
+        Ok(())
+    }
+
     /// Releases everything. Called once, last, also after an error.
     fn close(&mut self) -> impl Future<Output = ()> + Send;
 }
@@ -124,6 +135,7 @@ trait ErasedSource: Send + fmt::Debug {
     fn remove(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
     fn pause(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
     fn resume(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
+    fn ask(&mut self, questions: Vec<(SplitId, Question)>) -> Result<(), SourceError>;
     fn close(&mut self) -> BoxFuture<'_, ()>;
 }
 
@@ -150,6 +162,10 @@ impl<S: Source> ErasedSource for S {
 
     fn resume(&mut self, splits: &[SplitId]) -> Result<(), SourceError> {
         Source::resume(self, splits)
+    }
+
+    fn ask(&mut self, questions: Vec<(SplitId, Question)>) -> Result<(), SourceError> {
+        Source::ask(self, questions)
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
@@ -191,6 +207,10 @@ impl Source for BoxSource {
 
     fn resume(&mut self, splits: &[SplitId]) -> Result<(), SourceError> {
         self.0.resume(splits)
+    }
+
+    fn ask(&mut self, questions: Vec<(SplitId, Question)>) -> Result<(), SourceError> {
+        self.0.ask(questions)
     }
 
     async fn close(&mut self) {

@@ -1,11 +1,13 @@
 //! What operators store with a checkpoint, and how it is dealt out again when the parallelism has changed.
 
+mod elements;
 mod redistribute;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
+pub use elements::Elements;
 pub use redistribute::{Redistribution, redistribute};
 
 /// How the elements of a list find their subtasks after a restore.
@@ -28,12 +30,17 @@ pub struct ListState {
     /// The version of the elements' format.
     pub version: u16,
     /// The elements, in the operator's order.
-    pub elements: Vec<Vec<u8>>,
+    pub elements: Elements,
 }
 
 impl ListState {
-    /// Makes a list.
+    /// Makes a list of elements that were just written.
     pub fn new(spread: Spread, version: u16, elements: Vec<Vec<u8>>) -> Self {
+        Self::shared(spread, version, elements.into())
+    }
+
+    /// Makes a list of elements that may be shared.
+    pub fn shared(spread: Spread, version: u16, elements: Elements) -> Self {
         Self { spread, version, elements }
     }
 
@@ -56,7 +63,7 @@ impl ListState {
     }
 }
 
-/// What one subtask of an operator stores: lists by name.
+/// What one subtask of an operator stores: lists by name. Cloning shares the elements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
     lists: BTreeMap<String, ListState>,

@@ -139,12 +139,20 @@ impl JobError {
 
     /// Tells whether another process has taken the job's splits over.
     pub fn is_fenced(&self) -> bool {
-        matches!(self, JobError::Sink { cause, .. } if cause.is_fenced())
+        match self {
+            JobError::Sink { cause, .. } => cause.is_fenced(),
+            JobError::CheckpointedSink { cause, .. } => cause.is_fenced(),
+            _ => false,
+        }
     }
 
     /// Tells whether one record is at fault.
     pub fn is_bad_record(&self) -> bool {
-        let by_sink = matches!(self, JobError::Sink { cause, .. } if cause.coordinates.is_some());
-        by_sink || matches!(self, JobError::Refused { .. })
+        match self {
+            JobError::Sink { cause, .. } => cause.coordinates.is_some(),
+            JobError::CheckpointedSink { cause, .. } => cause.is_bad_record(),
+            JobError::Refused { .. } => true,
+            _ => false,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A function at the end of a line, in place of a sink.
+//! A function at the end of a flow, in place of a sink.
 
 use std::fmt;
 
@@ -42,12 +42,12 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     /// Ends the line with a function that is called with each record, to print or to count them. It must not block.
     ///
     /// At least once: after a failure it is called again with every record since the last checkpoint. An error ends the
-    /// attempt and names the record. Nobody knows what the function does with a repetition, so an older checkpoint is not
-    /// gone back to unasked.
+    /// attempt and names the record.
     pub fn for_each<F>(self, uid: impl Into<String>, function: F) -> L::Ended
     where
         F: FnMut(&Record<T>, &WriteContext) -> Result<(), BoxError> + Clone + Send + 'static,
     {
+        // Nobody knows what the function does with a repetition: an older checkpoint is not gone back to unasked.
         self.sink(uid, false, move |_| IdempotentDriver::new(ForEach(function.clone())))
     }
 }

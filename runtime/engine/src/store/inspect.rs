@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use levada_core::{CheckpointId, Timestamp};
 
 use super::Store;
-use super::backend::Backend;
+use super::backend::{Backend, Patience};
 use super::entry::{Entry, EntryKind};
 use super::error::{Holder, StoreError};
 use super::log::{Damage, Log, RollBacks, checkpoints, horizon, newest_resolved};
 use super::manifest::{Manifest, OperatorState, Stored};
+use crate::failpoint::fail_point;
 
 /// A store's content.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -155,7 +156,7 @@ impl Store {
     /// # Errors
     /// The place does not exist or cannot be reached.
     pub fn open_to_read(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::over(Backend::open_existing(url)?))
+        Ok(Self::over(Backend::open_existing(url, Patience::Person)?))
     }
 
     /// Lists the entries. Parts are not read: damage is that of entries.
@@ -180,8 +181,12 @@ impl Store {
             (manifest.id == id).then_some((entry.number, manifest))
         });
         let Some((number, manifest)) = wanted else { return Ok(None) };
+        fail_point!("store::inspect::between_log_and_pieces");
         let damages = self.damages_of(Some(number), manifest).await?;
-        let summary = summarize(number, manifest, &log.entries);
+        // What may be deleted may be gone: no damage.
+        let (damages, horizon) = self.without_discarded(damages, &log, horizon(&log.entries)).await?;
+        let mut summary = summarize(number, manifest, &log.entries);
+        summary.discarded |= Some(manifest.id) <= horizon;
         Ok(Some((summary, damages)))
     }
 
@@ -191,11 +196,32 @@ impl Store {
     /// The store cannot be read.
     pub async fn verify(&self) -> Result<Listing, StoreError> {
         let mut log = self.log().await?;
+        fail_point!("store::inspect::between_log_and_pieces");
         let mut damages = Vec::new();
         for (number, manifest) in checkpoints(&log.entries) {
             damages.extend(self.damages_of(Some(number), manifest).await?);
         }
+        let (damages, _) = self.without_discarded(damages, &log, horizon(&log.entries)).await?;
         log.damages.extend(damages);
         Ok(listing(log))
+    }
+
+    /// Leaves out damages of checkpoints that a running job has discarded since the log was read: their parts are gone
+    /// because nobody needs them. Returns the newest discarded checkpoint, too.
+    async fn without_discarded(
+        &self,
+        mut damages: Vec<Damage>,
+        log: &Log,
+        horizon_then: Option<CheckpointId>,
+    ) -> Result<(Vec<Damage>, Option<CheckpointId>), StoreError> {
+        if damages.is_empty() {
+            return Ok((damages, horizon_then));
+        }
+        let horizon_now = horizon(&self.log().await?.entries).max(horizon_then);
+        let manifests = log.entries.iter().filter_map(|entry| Some((entry.number, entry.manifest()?.id)));
+        let ids: BTreeMap<u64, CheckpointId> = manifests.collect();
+        let id_of = |damage: &Damage| damage.entry.and_then(|number| ids.get(&number).copied());
+        damages.retain(|damage| id_of(damage).is_none_or(|id| Some(id) > horizon_now));
+        Ok((damages, horizon_now))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use levada_core::{CheckpointId, State, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -84,13 +85,13 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Encodes a small state into the manifest; returns the bytes of a large one, for a part.
-    pub(crate) fn inline(state: &State) -> Result<Self, Vec<u8>> {
+    /// Encodes a small state into the manifest; `None` for a large one, which needs a part.
+    pub(crate) fn inline(state: &State) -> Option<Self> {
         if state.is_empty() {
-            return Ok(Stored::Nothing);
+            return Some(Stored::Nothing);
         }
-        let bytes = codec::encode(state);
-        if bytes.len() <= INLINE_LIMIT { Ok(Stored::Inline(bytes)) } else { Err(bytes) }
+        let is_small = codec::encoded_length(state) <= INLINE_LIMIT;
+        is_small.then(|| Stored::Inline(codec::encode(state)))
     }
 
     /// Returns its size in bytes.
@@ -143,7 +144,7 @@ impl Manifest {
         for (uid, operator) in &self.operators {
             for (subtask, state) in operator.subtasks.iter().enumerate() {
                 if let Stored::Inline(bytes) = &state.stored {
-                    let read = codec::decode(bytes);
+                    let read = codec::decode(Bytes::copy_from_slice(bytes));
                     read.map_err(|error| {
                         (format!("{uid}, subtask {subtask}"), Flaw::Content(error.to_string()))
                     })?;

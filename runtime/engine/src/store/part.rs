@@ -236,18 +236,24 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Writes the state of a subtask: into the manifest if it is small, else as a part.
+    /// Writes the state of a subtask: into the manifest if it is small, else as a part, without a copy of the whole.
     ///
     /// # Errors
     /// The part cannot be written.
     pub async fn put_state(&self, home: &PartHome, state: &State) -> Result<Stored, StoreError> {
-        match Stored::inline(state) {
-            Ok(stored) => Ok(stored),
-            Err(bytes) => self.put_part(home, bytes.into()).await.map(Stored::Part),
+        if let Some(stored) = Stored::inline(state) {
+            return Ok(stored);
         }
+        fail_point!("store::part::before");
+        let mut writer = self.part_writer(home);
+        for piece in codec::pieces(state) {
+            writer.write(piece).await?;
+        }
+        writer.finish().await.map(Stored::Part)
     }
 
-    /// Reads the state of a subtask; `home` is that of its manifest.
+    /// Reads the state of a subtask; `home` is that of its manifest. The elements are slices of one buffer, which stays in
+    /// memory as long as one of them.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is not what was written; or it cannot be read.
@@ -257,7 +263,7 @@ impl Store {
             Stored::Inline(bytes) => (bytes.clone(), Piece::Entry),
             Stored::Part(part) => (self.get_part(home, part).await?, Piece::Part(part.name.clone())),
         };
-        codec::decode(&bytes)
+        codec::decode(bytes.into())
             .map_err(|error| Damage::new(None, piece, Flaw::Content(error.to_string())).into())
     }
 }

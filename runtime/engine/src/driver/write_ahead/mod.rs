@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink, WriteContext};
 use levada_core::{
-    Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, StateError, Storable, Timestamp,
+    Batch, BoxError, CheckpointId, ErrorChain, ErrorClass, SinkError, State, StateError, Storable, Timestamp,
 };
 
 use self::entry::{Body, Entry};
@@ -52,8 +52,9 @@ struct Committed {
 
 /// Drives a [`WriteAheadSink`] and its [`CheckpointCommitter`].
 ///
-/// A segment that is not taken waits for the next notification; the task does not fail. Only with the last notification
-/// of a stream that has ended it is tried again at once, with back-off, and then the task fails.
+/// A segment that is not taken waits for the next notification; the task does not fail, unless a record is at fault or a
+/// later opening has taken over. Only with the last notification of a stream that has ended it is tried again at once,
+/// with back-off, and then the task fails.
 pub struct WriteAheadDriver<T, S, C, P = Inline> {
     sink: S,
     committer: C,
@@ -65,6 +66,8 @@ pub struct WriteAheadDriver<T, S, C, P = Inline> {
     open: Body,
     /// In the order in which they are to be sent. Shared, because one that is being sent stays here until it is.
     pending: VecDeque<Arc<Entry>>,
+    /// Whether the first of them was handed to the sink before.
+    first_was_tried: bool,
     /// Markers that some checkpoint may still be asked about.
     committed: Vec<Committed>,
     newest_complete: Option<CheckpointId>,
@@ -103,6 +106,7 @@ impl<T, S, C, P> WriteAheadDriver<T, S, C, P> {
             stage: Stage::default(),
             open: Body::default(),
             pending: VecDeque::new(),
+            first_was_tried: false,
             committed: Vec::new(),
             newest_complete: None,
             restored: None,
@@ -163,6 +167,7 @@ where
                 }
             }
             self.pending.pop_front();
+            self.first_was_tried = false;
             self.note_committed(first.marker.clone());
         }
         Ok(None)
@@ -170,7 +175,8 @@ where
 
     async fn hand_over(&mut self, entry: &Entry) -> Result<Outcome, DriverError> {
         match self.committer.is_committed(&entry.marker).await {
-            Ok(true) => return Ok(Outcome::Known),
+            Ok(true) if self.can_have_been_sent(entry)? => return Ok(Outcome::Known),
+            Ok(true) => return Err(DriverError::MarkerTaken { marker: entry.marker.clone() }),
             Ok(false) => {}
             Err(error) => return Ok(held(error)),
         }
@@ -180,13 +186,24 @@ where
         };
         let segment = Segment { marker: entry.marker.clone(), time: entry.time, records };
         fail_point!("wal::before_send");
+        self.first_was_tried = true;
         match self.sink.send(&segment).await {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::Held(None)),
+            // No later notification would find the record better, or this process the owner again.
+            Err(cause) if matches!(cause.class, ErrorClass::BadRecord | ErrorClass::Fenced) => {
+                return Err(DriverError::Unsendable { marker: entry.marker.clone(), cause: Box::new(cause) });
+            }
             Err(error) => return Ok(held(error)),
         }
         fail_point!("wal::after_send");
         self.note_sent(&entry.marker).await
+    }
+
+    /// Tells whether the first pending segment was sent, by this opening or by an earlier one. If neither, its marker is
+    /// somebody else's: to take it as sent would lose its records.
+    fn can_have_been_sent(&self, entry: &Entry) -> Result<bool, DriverError> {
+        Ok(self.first_was_tried || entry.marker.checkpoint < self.stage.context()?.first)
     }
 
     /// Commits the marker of a segment that was sent, or sees that this is done.
@@ -297,6 +314,9 @@ where
         };
         self.sink.open(ctx.sink.clone()).await.map_err(DriverError::sink("open"))?;
         self.committer.open(&ctx.sink).await.map_err(DriverError::committer("open"))?;
+        // Before it asks what was sent: an earlier opening may be sending still.
+        let fenced = self.committer.fence(&ctx.uid, ctx.first).await;
+        fenced.map_err(DriverError::committer("fence earlier openings off"))?;
         self.stage.open(ctx);
         self.restored = restored.map(|restored| restored.checkpoint);
         self.drop_known(entries).await
