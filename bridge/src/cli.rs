@@ -7,7 +7,7 @@ use levada_core::ErrorChain;
 
 use crate::config::ConfigErrors;
 use crate::exit::Exit;
-use crate::{config, logs, run};
+use crate::{checkpoint, config, logs, run};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -19,6 +19,7 @@ Exit codes:
   5  another process has taken the pipeline over
   6  the balance does not close: a bug
   7  a second signal, or the deadline of a stop, ended the job before its last commit
+  8  (levada checkpoint) something in the store is missing or corrupt
 
 SIGTERM or Ctrl-C stops with a last commit; a second one ends at once. Neither loses or doubles a record.";
 
@@ -35,6 +36,9 @@ enum Command {
     /// Runs a pipeline file.
     #[command(after_help = EXIT_CODES)]
     Run(Run),
+    /// Looks into a checkpoint store.
+    #[command(subcommand, after_help = checkpoint::EXIT_CODES)]
+    Checkpoint(checkpoint::Command),
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +71,13 @@ pub enum LogFormat {
 
 /// Runs the command line of this process.
 pub fn main() -> Exit {
-    let Command::Run(arguments) = Cli::parse().command;
+    match Cli::parse().command {
+        Command::Run(arguments) => run_pipeline(&arguments),
+        Command::Checkpoint(command) => on_runtime(checkpoint::run(command)),
+    }
+}
+
+fn run_pipeline(arguments: &Run) -> Exit {
     let pipeline = match config::load(&arguments.file) {
         Ok(pipeline) => pipeline,
         Err(errors) => {
@@ -76,6 +86,10 @@ pub fn main() -> Exit {
         }
     };
     let bar = logs::start(arguments.log_format, arguments.until.is_some());
+    on_runtime(run::run(&pipeline, arguments.until, arguments.log_format, &bar))
+}
+
+fn on_runtime(work: impl Future<Output = Exit>) -> Exit {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -83,7 +97,7 @@ pub fn main() -> Exit {
             return Exit::Failed;
         }
     };
-    let exit = runtime.block_on(run::run(&pipeline, arguments.until, arguments.log_format, &bar));
+    let exit = runtime.block_on(work);
     // Dropping the runtime would wait without a limit for a client that does not come to its end.
     runtime.shutdown_background();
     exit

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Exit codes of `levada run`. Stable: scripts and supervisors may rely on them.
+/// Exit codes of the commands. Stable: scripts and supervisors may rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -23,6 +23,8 @@ pub enum Exit {
     Unbalanced = 6,
     /// The last commit did not come in time after a stop, or a second signal ended the wait.
     Interrupted = 7,
+    /// Something in a checkpoint store is missing or corrupt; the report names it.
+    Damaged = 8,
 }
 
 impl From<Exit> for ExitCode {

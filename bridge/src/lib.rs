@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod decode;

@@ -3,8 +3,12 @@
 //! A record carries a 32-bit number into its batch's split table and spans into the batch's arena; nothing is counted
 //! or allocated per record.
 
+mod located;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use located::Located;
 
 use crate::arena::{Arena, Slice, Span};
 use crate::budget::Permit;
@@ -54,6 +58,16 @@ pub struct Record<T> {
     pub origin: Origin,
     /// What it has become; `()` as it leaves a source.
     pub item: T,
+}
+
+impl<T> Record<T> {
+    /// Returns the record's timestamp, if it has one.
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        match self.origin.timestamp_kind {
+            TimestampKind::None => None,
+            TimestampKind::Create | TimestampKind::Append => Some(self.origin.timestamp),
+        }
+    }
 }
 
 /// Records with the arena and the split table that they refer to.
@@ -356,6 +370,14 @@ mod tests {
             [(b"a", Some(b"1")), (b"a", None), (b"", Some(b"")), (b"z", Some(b"22"))];
         let batch = one_record(RawRecord::default(), &headers);
         assert_eq!(batch.headers(&batch.records()[0].origin).collect::<Vec<_>>(), headers);
+    }
+
+    #[test]
+    fn record_without_a_timestamp_is_not_one_of_1970() {
+        let timestamp = |raw| one_record(raw, &[]).records()[0].timestamp();
+        assert_eq!(timestamp(RawRecord::default()), None);
+        let created = RawRecord { timestamp_kind: TimestampKind::Create, ..RawRecord::default() };
+        assert_eq!(timestamp(created), Some(Timestamp(0)));
     }
 
     /// [SRC-11] the builder's part: the position is the last appended record plus one, or where it was advanced to.

@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::batch::Coordinates;
 use crate::split::SplitId;
+use crate::state::StateError;
 
 /// Any error, as a cause.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
@@ -151,6 +152,22 @@ impl Error for SourceError {
 impl Error for SinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+const UNREADABLE_STATE: &str = "what was stored with the checkpoint cannot be read";
+
+/// What was stored is still there: a human can bring the program back that understands it.
+impl From<StateError> for SourceError {
+    fn from(error: StateError) -> Self {
+        Self::new(ErrorClass::Fatal, UNREADABLE_STATE).caused_by(error)
+    }
+}
+
+/// What was stored is still there: a human can bring the program back that understands it.
+impl From<StateError> for SinkError {
+    fn from(error: StateError) -> Self {
+        Self::new(ErrorClass::Fatal, UNREADABLE_STATE).caused_by(error)
     }
 }
 

@@ -34,7 +34,7 @@ pub mod time;
 pub mod value;
 
 pub use arena::{Arena, Slice, Text};
-pub use batch::{Batch, BatchBuilder, Origin, Record, TimestampKind};
+pub use batch::{Batch, BatchBuilder, Located, Origin, Record, TimestampKind};
 pub use budget::{Budget, Permit};
 pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
@@ -43,5 +43,5 @@ pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
 pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use split::{Position, Positions, SplitId, StreamId};
-pub use state::{ListState, Spread, State, StateError, Storable};
+pub use state::{Elements, ListState, Spread, State, StateError, Storable};
 pub use value::{Change, Keyed, Row, Shape, Value};

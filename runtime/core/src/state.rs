@@ -1,11 +1,13 @@
 //! What operators store with a checkpoint, and how it is dealt out again when the parallelism has changed.
 
+mod elements;
 mod redistribute;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
+pub use elements::Elements;
 pub use redistribute::{Redistribution, redistribute};
 
 /// How the elements of a list find their subtasks after a restore.
@@ -28,17 +30,40 @@ pub struct ListState {
     /// The version of the elements' format.
     pub version: u16,
     /// The elements, in the operator's order.
-    pub elements: Vec<Vec<u8>>,
+    pub elements: Elements,
 }
 
 impl ListState {
-    /// Makes a list.
+    /// Makes a list of elements that were just written.
     pub fn new(spread: Spread, version: u16, elements: Vec<Vec<u8>>) -> Self {
+        Self::of(spread, version, elements.into())
+    }
+
+    /// Makes a list of elements that may be shared.
+    pub fn of(spread: Spread, version: u16, elements: Elements) -> Self {
         Self { spread, version, elements }
+    }
+
+    /// Makes a list of values.
+    pub fn of<V: Storable>(spread: Spread, values: impl IntoIterator<Item = V>) -> Self {
+        let stored = |value: V| {
+            let mut bytes = Vec::new();
+            value.store(&mut bytes);
+            bytes
+        };
+        Self::new(spread, V::VERSION, values.into_iter().map(stored).collect())
+    }
+
+    /// Reads the values back, in their order.
+    ///
+    /// # Errors
+    /// An element is no such value, or one of a later version.
+    pub fn values<V: Storable>(&self) -> Result<Vec<V>, StateError> {
+        self.elements.iter().map(|bytes| V::load(self.version, bytes)).collect()
     }
 }
 
-/// What one subtask of an operator stores: lists by name.
+/// What one subtask of an operator stores: lists by name. Cloning shares the elements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
     lists: BTreeMap<String, ListState>,
@@ -158,5 +183,23 @@ impl Storable for u64 {
         let eight =
             eight.map_err(|_| StateError::new(format!("a number has 8 bytes, found {}", bytes.len())))?;
         Ok(u64::from_be_bytes(eight))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ListState, Spread};
+
+    #[test]
+    fn values_of_a_list_are_read_back_in_their_order() {
+        let list = ListState::of(Spread::Union, [7_u64, 0, u64::MAX]);
+        assert_eq!(list.values::<u64>(), Ok(vec![7, 0, u64::MAX]));
+        assert_eq!((list.spread, list.version), (Spread::Union, 1));
+    }
+
+    #[test]
+    fn list_of_a_later_version_is_refused() {
+        let list = ListState { version: 2, ..ListState::of(Spread::Split, ["a".to_owned()]) };
+        assert!(list.values::<String>().expect_err("later").to_string().contains("version 2"));
     }
 }

@@ -3,6 +3,8 @@
 //! Two rules make them exact. Numbers travel as the text they were written in until the target column's type is
 //! known, so nothing passes through a double. And a field that a row does not have is *absent*, which is not *null*.
 
+mod stored;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::balance::Unbalanced;
 use crate::checkpoint::FailReason;
+use crate::checkpointed::RecoveryError;
 use crate::driver::DriverError;
 use crate::plan::ShapeError;
 use crate::store::{Refusal, StoreError};
@@ -59,6 +60,9 @@ pub enum JobError {
     /// No checkpoint may be used.
     #[error("the job cannot go on from its checkpoints")]
     Refusal(#[source] Box<Refusal>),
+    /// What became of the newest checkpoint's transactions leaves a decision to a human.
+    #[error("the job cannot decide how to go on")]
+    Recovery(#[source] Box<RecoveryError>),
     /// A checkpoint holds state of an operator that the job does not have.
     #[error("checkpoint {checkpoint} holds state of {uid:?}, which the job does not have: was it renamed?")]
     UnknownState {
@@ -111,15 +115,44 @@ impl From<StoreError> for JobError {
     }
 }
 
+impl From<RecoveryError> for JobError {
+    fn from(error: RecoveryError) -> Self {
+        JobError::Recovery(Box::new(error))
+    }
+}
+
 impl JobError {
+    /// Tells whether a restart would come to the same: a human has to decide something first, or another process has taken
+    /// over.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            JobError::Store(cause) => cause.is_taken_over() || matches!(**cause, StoreError::Damaged(_)),
+            JobError::Shape(_)
+            | JobError::Refusal(_)
+            | JobError::Recovery(_)
+            | JobError::UnknownState { .. }
+            | JobError::State { .. }
+            | JobError::Cancelled => true,
+            _ => false,
+        }
+    }
+
     /// Tells whether another process has taken the job's splits over.
     pub fn is_fenced(&self) -> bool {
-        matches!(self, JobError::Sink { cause, .. } if cause.is_fenced())
+        match self {
+            JobError::Sink { cause, .. } => cause.is_fenced(),
+            JobError::CheckpointedSink { cause, .. } => cause.is_fenced(),
+            _ => false,
+        }
     }
 
     /// Tells whether one record is at fault.
     pub fn is_bad_record(&self) -> bool {
-        let by_sink = matches!(self, JobError::Sink { cause, .. } if cause.coordinates.is_some());
-        by_sink || matches!(self, JobError::Refused { .. })
+        match self {
+            JobError::Sink { cause, .. } => cause.coordinates.is_some(),
+            JobError::CheckpointedSink { cause, .. } => cause.is_bad_record(),
+            JobError::Refused { .. } => true,
+            _ => false,
+        }
     }
 }

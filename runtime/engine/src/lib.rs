@@ -37,7 +37,13 @@ mod reader;
 pub mod store;
 
 pub use balance::{Balance, Unbalanced};
-pub use checkpointed::{CheckpointedHandle, CheckpointedJob, CheckpointedReport, Flow};
+#[cfg(feature = "failpoints")]
+pub use checkpointed::RECOVERY_FAIL_POINTS;
+pub use checkpointed::{
+    Branch, CheckpointedHandle, CheckpointedJob, CheckpointedReport, CompleteCheckpoint, Drain, Flow,
+    FoundTransaction, InspectedSink, JobExit, JobState, Line, MainLine, RecoveryError, Route, STOP_DEADLINE,
+    SideLine, TakenSavepoint, run_until_signal,
+};
 pub use error::JobError;
 pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};
 pub use map::{FlatMap, Input, Outputs};

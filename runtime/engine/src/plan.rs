@@ -17,6 +17,10 @@ pub enum StageKind {
     Map,
     /// Sends records to other subtasks by key.
     Exchange,
+    /// Sends each record on or into a branch; the branch's stages follow.
+    SideOutput,
+    /// Sends each record on and into a branch; the branch's stages follow.
+    Tee,
     /// Commits rows and source positions together.
     AtomicSink,
     /// Commits by checkpoints of a store.
@@ -29,6 +33,8 @@ impl fmt::Display for StageKind {
             StageKind::Source => "source",
             StageKind::Map => "map",
             StageKind::Exchange => "exchange",
+            StageKind::SideOutput => "side output",
+            StageKind::Tee => "tee",
             StageKind::AtomicSink => "atomic sink",
             StageKind::CheckpointedSink => "checkpointed sink",
         })
@@ -56,10 +62,21 @@ impl Stage {
 #[non_exhaustive]
 pub enum ShapeError {
     /// Two stages have one name.
-    #[error("two stages are called {uid:?}: a stage's name finds its state again, so it must be unique")]
+    #[error(
+        "stage {first_place} ({first}) and stage {second_place} ({second}) are both called {uid:?}: a stage's name \
+         finds its state again, so it must be unique in the job, its branches included"
+    )]
     RepeatedUid {
         /// The name.
         uid: String,
+        /// What the first stage of this name does.
+        first: StageKind,
+        /// Which stage of the job that is, counted from 1.
+        first_place: usize,
+        /// What the second one does.
+        second: StageKind,
+        /// Which stage of the job that is.
+        second_place: usize,
     },
     /// A job of no subtask.
     #[error("parallelism is 0: at least one subtask must run")]
@@ -109,10 +126,8 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
     if parallelism == 0 {
         return Err(ShapeError::NoSubtask);
     }
-    for (place, stage) in stages.iter().enumerate() {
-        if stages[..place].iter().any(|earlier| earlier.uid == stage.uid) {
-            return Err(ShapeError::RepeatedUid { uid: stage.uid.clone() });
-        }
+    if let Some(repeated) = repeated_uid(stages) {
+        return Err(repeated);
     }
     let of_kind = |kind| stages.iter().filter(move |stage| stage.kind == kind);
     let Some(atomic) = of_kind(StageKind::AtomicSink).next() else {
@@ -135,6 +150,19 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
         }),
         _ => Ok(()),
     }
+}
+
+fn repeated_uid(stages: &[Stage]) -> Option<ShapeError> {
+    stages.iter().enumerate().find_map(|(place, stage)| {
+        let earlier = stages[..place].iter().position(|earlier| earlier.uid == stage.uid)?;
+        Some(ShapeError::RepeatedUid {
+            uid: stage.uid.clone(),
+            first: stages[earlier].kind,
+            first_place: earlier + 1,
+            second: stage.kind,
+            second_place: place + 1,
+        })
+    })
 }
 
 #[cfg(test)]

@@ -364,7 +364,10 @@ impl Watch<'_> {
     async fn try_look(&mut self, backend: i32, claim: &Claim<'_>) -> Result<(), Failure> {
         let session = match &mut self.session {
             Some(session) => session,
-            none => none.insert(Session::connect(self.config, self.application_name).await?),
+            none => none.insert(
+                Session::connect(&self.config.connection, self.config.limits(), self.application_name)
+                    .await?,
+            ),
         };
         let arrays = SplitArrays::of(&claim.splits);
         let ours = our_prefix(claim.pipeline);

@@ -152,6 +152,7 @@ mod tests {
     use super::super::catalog::{Column, Target};
     use super::super::config::{ColumnOptions, Tombstone, WriteMode};
     use super::super::encode::ColumnType;
+    use super::super::places;
     use super::super::stats::Stats;
     use super::super::write::{Mappings, write};
     use super::*;
@@ -250,8 +251,15 @@ mod tests {
             records.map(|(record, step)| levada_core::Record { origin: record.origin, item: change(step) });
         let batch = parts.with_records(records.collect());
         let mut interval = Interval::default();
-        write(&mut interval, &mut Mappings::default(), sets, &target(), &batch, &mut Stats::default())
-            .expect("write");
+        write(
+            &mut interval,
+            &mut Mappings::default(),
+            sets,
+            &target(),
+            places(&batch),
+            &mut Stats::default(),
+        )
+        .expect("write");
         interval
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ── begin ─▶                (sent first and awaited while nothing else waits: see below)
-//!   ── move positions ─▶       fails in the server unless all are where we left them
+//!   ── leads ─▶                move positions, or write a marker: fail in the server unless this may be
 //!   ── lock, delete ─▶
 //!   ── insert … ─▶             one per column set and chunk
 //!   ── commit ─▶
@@ -21,7 +21,7 @@ use tokio_postgres::types::ToSql;
 
 use super::claim::SplitArrays;
 use super::error::Failure;
-use super::failpoint::{self, fail_point};
+use super::failpoint::{self, Points, fail_point};
 use super::session::{Session, Step, answered, pipelined};
 use super::sql;
 use super::statement::Work;
@@ -35,11 +35,19 @@ pub(crate) struct Move {
     pub(crate) to: Position,
 }
 
+/// A statement in front of the data. It fails in the server unless the transaction may be, so that the rest can follow it
+/// unseen.
+#[derive(Debug)]
+pub(crate) struct Lead<'a> {
+    pub(crate) sql: &'static str,
+    pub(crate) parameters: Vec<&'a (dyn ToSql + Sync)>,
+}
+
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum Unflushed {
-    /// A position is not where this owner left it, or not his.
-    PositionsDiffer,
+    /// A lead failed.
+    Lead(Failure),
     /// A statement on the target failed. Nothing of the transaction remains.
     Data(Failure),
     /// Anything else, the connection included.
@@ -47,7 +55,7 @@ pub(crate) enum Unflushed {
 }
 
 /// Parameters of the statement that moves positions.
-struct Moves<'a> {
+pub(crate) struct Moves<'a> {
     pipeline: &'a str,
     splits: SplitArrays,
     epochs: Vec<i64>,
@@ -58,7 +66,7 @@ struct Moves<'a> {
 }
 
 impl<'a> Moves<'a> {
-    fn new(pipeline: &'a str, moves: &'a [Move]) -> Self {
+    pub(crate) fn new(pipeline: &'a str, moves: &'a [Move]) -> Self {
         Self {
             pipeline,
             splits: SplitArrays::of(moves.iter().map(|moved| &moved.split)),
@@ -70,28 +78,32 @@ impl<'a> Moves<'a> {
         }
     }
 
-    fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
-        [
-            &self.pipeline,
-            &self.splits.streams,
-            &self.splits.indexes,
-            &self.epochs,
-            &self.from,
-            &self.to,
-            &self.details,
-            &self.count,
-        ]
+    /// Moves them, or fails with a division by zero: the only one in the statement.
+    pub(crate) fn lead(&self) -> Lead<'_> {
+        Lead {
+            sql: failpoint::move_positions(),
+            parameters: vec![
+                &self.pipeline,
+                &self.splits.streams,
+                &self.splits.indexes,
+                &self.epochs,
+                &self.from,
+                &self.to,
+                &self.details,
+                &self.count,
+            ],
+        }
     }
 }
 
-/// Writes rows and positions in one transaction.
+/// Writes rows in one transaction, behind its leads.
 pub(crate) async fn flush(
     session: &mut Session,
-    pipeline: &str,
-    moves: &[Move],
+    leads: &[Lead<'_>],
     work: &Work,
+    points: Points,
 ) -> Result<(), Unflushed> {
-    let result = transaction(session, pipeline, moves, work).await;
+    let result = transaction(session, leads, work, points).await;
     if result.is_err() && !session.client.is_closed() {
         session.roll_back().await;
     }
@@ -100,26 +112,29 @@ pub(crate) async fn flush(
 
 async fn transaction(
     session: &mut Session,
-    pipeline: &str,
-    moves: &[Move],
+    leads: &[Lead<'_>],
     work: &Work,
+    points: Points,
 ) -> Result<(), Unflushed> {
-    let move_positions = session.prepare(failpoint::move_positions()).await.map_err(Unflushed::Failed)?;
+    let mut prepared_leads = Vec::with_capacity(leads.len());
+    for lead in leads {
+        prepared_leads.push(session.prepare(lead.sql).await.map_err(Unflushed::Failed)?);
+    }
     let mut prepared = Vec::with_capacity(work.statements.len());
     for statement in &work.statements {
         prepared.push(session.prepare(&statement.sql).await.map_err(Unflushed::Data)?);
     }
-    fail_point!("pg::commit::before_begin");
+    fail_point!(points.before_begin);
     let client = &session.client;
     answered(session.patience, client.batch_execute(sql::BEGIN)).await.map_err(Unflushed::Failed)?;
 
-    let moves = Moves::new(pipeline, moves);
-    let move_parameters = moves.parameters();
-    let mut steps: Vec<Step<'_>> = Vec::with_capacity(work.statements.len() + 2);
-    steps.push(Box::pin(async {
-        client.execute(&move_positions, &move_parameters).await?;
-        Ok(())
-    }));
+    let mut steps: Vec<Step<'_>> = Vec::with_capacity(leads.len() + work.statements.len() + 1);
+    for (lead, prepared) in leads.iter().zip(&prepared_leads) {
+        steps.push(Box::pin(async move {
+            client.execute(prepared, &lead.parameters).await?;
+            Ok(())
+        }));
+    }
     for (statement, prepared) in work.statements.iter().zip(&prepared) {
         steps.push(Box::pin(async move {
             client.execute_raw(prepared, &statement.arrays).await?;
@@ -134,13 +149,11 @@ async fn transaction(
     let last = steps.len() - 1;
     let answers = match failpoint::is_stepwise() {
         false => pipelined(steps, session.patience).await,
-        true => one_by_one(steps).await,
+        true => one_by_one(steps, leads.len(), points).await,
     };
     for (number, answer) in answers.into_iter().enumerate() {
         answer.map_err(|failure| match number {
-            // The division in the statement is by zero, and there is no other one in it.
-            0 if failure.is("22012") => Unflushed::PositionsDiffer,
-            0 => Unflushed::Failed(failure),
+            number if number < leads.len() => Unflushed::Lead(failure),
             // A deferred constraint speaks up at the end.
             number if number == last && failure.code.is_none() => Unflushed::Failed(failure),
             _ => Unflushed::Data(failure),
@@ -150,13 +163,13 @@ async fn transaction(
 }
 
 /// Takes each step when the one before it is done, past the fail points in between.
-async fn one_by_one(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
+async fn one_by_one(steps: Vec<Step<'_>>, leads: usize, points: Points) -> Vec<Result<(), Failure>> {
     let last = steps.len() - 1;
     let mut answers = Vec::with_capacity(steps.len());
     for (number, step) in steps.into_iter().enumerate() {
         if number == last {
-            fail_point!("pg::commit::after_data");
-            fail_point!("pg::commit::before_commit");
+            fail_point!(points.after_data);
+            fail_point!(points.before_commit);
         }
         let answer = step.await;
         let has_failed = answer.is_err();
@@ -164,11 +177,11 @@ async fn one_by_one(steps: Vec<Step<'_>>) -> Vec<Result<(), Failure>> {
         if has_failed {
             break;
         }
-        if number == 0 {
-            fail_point!("pg::commit::after_positions");
+        if number + 1 == leads {
+            fail_point!(points.after_leads);
         }
         if number == last {
-            fail_point!("pg::commit::after_commit");
+            fail_point!(points.after_commit);
         }
     }
     answers

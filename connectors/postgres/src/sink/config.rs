@@ -10,6 +10,8 @@ use tokio::sync::Mutex;
 
 use crate::quote::TableName;
 
+use super::session::Limits;
+
 /// How rows reach the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -185,6 +187,14 @@ impl PostgresSinkConfig {
         self.columns.insert(name.into(), options);
         self
     }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            statement_timeout: self.statement_timeout,
+            lock_timeout: self.lock_timeout,
+            idle_in_transaction_session_timeout: self.idle_in_transaction_session_timeout,
+        }
+    }
 }
 
 /// Shows where it connects to and never the password.
@@ -206,7 +216,7 @@ impl fmt::Debug for PostgresSinkConfig {
 }
 
 /// Names this host and process.
-fn this_process() -> String {
+pub(crate) fn this_process() -> String {
     let host =
         std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
     let host = host.as_deref().map(str::trim).filter(|host| !host.is_empty()).unwrap_or("localhost");

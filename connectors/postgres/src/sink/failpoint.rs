@@ -37,8 +37,54 @@ pub(crate) async fn reached(name: &'static str) {
     }
 }
 
+/// The fail points of one kind of commit, by step; empty in other builds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Points {
+    #[cfg(feature = "failpoints")]
+    pub(crate) before_begin: &'static str,
+    #[cfg(feature = "failpoints")]
+    pub(crate) after_leads: &'static str,
+    #[cfg(feature = "failpoints")]
+    pub(crate) after_data: &'static str,
+    #[cfg(feature = "failpoints")]
+    pub(crate) before_commit: &'static str,
+    #[cfg(feature = "failpoints")]
+    pub(crate) after_commit: &'static str,
+}
+
+/// Names the points of a kind of commit; other builds do not hold the names.
+macro_rules! points {
+    ($($step:ident: $name:literal),* $(,)?) => {
+        $crate::sink::failpoint::Points {
+            $(#[cfg(feature = "failpoints")] $step: $name,)*
+        }
+    };
+}
+#[cfg_attr(
+    not(any(feature = "write-ahead", feature = "idempotent")),
+    allow(unused_imports, reason = "of other sinks")
+)]
+pub(crate) use points;
+
+impl Points {
+    /// Those of a commit with positions.
+    pub(crate) const POSITIONS: Self = points! {
+        before_begin: "pg::commit::before_begin",
+        after_leads: "pg::commit::after_positions",
+        after_data: "pg::commit::after_data",
+        before_commit: "pg::commit::before_commit",
+        after_commit: "pg::commit::after_commit",
+    };
+}
+
 /// Passes a fail point; other builds hold neither the call nor the name.
 macro_rules! fail_point {
+    ($points:ident.$step:ident) => {
+        #[cfg(feature = "failpoints")]
+        $crate::sink::failpoint::reached($points.$step).await;
+        #[cfg(not(feature = "failpoints"))]
+        let _ = $points;
+    };
     ($name:literal) => {
         #[cfg(feature = "failpoints")]
         $crate::sink::failpoint::reached($name).await;

@@ -18,22 +18,28 @@
 //! No transaction is open while the sink waits for input, so a stopped process blocks nobody for longer than one flush
 //! and `idle_in_transaction_session_timeout`.
 
-mod backoff;
-mod catalog;
+pub(crate) mod backoff;
+mod bad_record;
+pub(crate) mod catalog;
 mod claim;
 mod collapse;
-mod commit;
-mod config;
+pub(crate) mod commit;
+pub(crate) mod config;
+mod connect;
 mod encode;
-mod error;
-mod failpoint;
+pub(crate) mod error;
+pub(crate) mod failpoint;
+#[cfg(any(feature = "write-ahead", feature = "idempotent"))]
+pub(crate) mod flush;
+pub(crate) mod layout;
 mod open;
 mod reconnect;
-mod session;
+pub(crate) mod session;
 mod sql;
-mod statement;
-mod stats;
-mod write;
+pub(crate) mod statement;
+pub(crate) mod stats;
+pub(crate) mod write;
+pub(crate) mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,65 +53,71 @@ use tokio::sync::watch;
 use tracing::{debug, info};
 
 use backoff::Pauses;
-use catalog::Target;
 use claim::{Claim, Held, RunNumber, Stored, Unclaimed};
-use commit::{Move, Unflushed};
-use error::Failure;
-use failpoint::fail_point;
+use commit::{Move, Moves, Unflushed};
+use failpoint::{Points, fail_point};
+use layout::Layout;
 use reconnect::Outcome;
-use session::Session;
-use statement::{Work, build};
-use write::{ColumnSets, Interval, Mappings};
+use statement::Work;
+use write::Place;
+use writer::{Outage, Writer};
 
 pub use config::{ColumnOptions, EpochUnit, PostgresSinkConfig, Tombstone, WriteMode};
 #[cfg(feature = "failpoints")]
 pub use failpoint::FAIL_POINTS;
 pub use stats::{Health, Stats};
 
+/// The table of positions.
+const POSITIONS: Layout = Layout {
+    what: "positions",
+    find: sql::FIND_POSITIONS,
+    tables: sql::POSITIONS_TABLES,
+    read_version: sql::READ_VERSION,
+    versioned_in: "levada.meta",
+    version: sql::POSITIONS_VERSION,
+    privileges: None,
+};
+
 /// Returns the statements that make the table of positions, for a database in which the sink may create nothing.
 pub fn ddl() -> String {
-    format!("{}{}", sql::POSITIONS_SCHEMA, sql::POSITIONS_TABLES)
+    POSITIONS.ddl()
 }
 
-/// Column sets kept from one interval to the next. Rows whose sets of fields vary without end would grow them without
-/// end.
-const MAX_COLUMN_SETS: usize = 4096;
+/// Names the connections of a subtask.
+pub(crate) fn application_name(ctx: &SinkContext) -> String {
+    format!("levada/{}/{}", ctx.job, ctx.subtask)
+}
+
+/// Walks through a batch's changes with their places.
+pub(crate) fn places(batch: &Batch<Keyed>) -> impl Iterator<Item = (Place<'_>, &Keyed)> {
+    batch.records().iter().map(|record| {
+        let place = Place { split: batch.split(&record.origin), offset: record.origin.offset };
+        (place, &record.item)
+    })
+}
 
 /// Writes changes into one table, exactly once.
 ///
 /// The order of calls is that of [`AtomicSink`]: `open`, `claim`, then `write` and `commit` again and again, `close`.
 pub struct PostgresSink {
-    config: PostgresSinkConfig,
-    job: Option<Job>,
-    session: Option<Session>,
-    target: Option<Target>,
-    sets: ColumnSets,
-    mappings: Mappings,
-    interval: Interval,
+    writer: Writer,
+    /// Under which positions are stored, once it is known.
+    pipeline: Option<String>,
     held: BTreeMap<SplitId, Held>,
     /// Whether splits were claimed: what is claimed later was given to this sink, and is taken from whoever has it.
     has_claimed: bool,
     /// Whether a commit was sent and its outcome not seen: its future was dropped, or the connection was lost and
     /// could not be made again.
     is_in_doubt: bool,
-    stats: Stats,
-    health: watch::Sender<Health>,
-}
-
-/// What [`SinkContext`] says, in the forms that are needed.
-#[derive(Debug, Clone)]
-struct Job {
-    pipeline: String,
-    application_name: String,
 }
 
 /// Shows numbers and names, no value and no password.
 impl std::fmt::Debug for PostgresSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresSink")
-            .field("config", &self.config)
-            .field("job", &self.job)
-            .field("health", &*self.health.borrow())
+            .field("config", &self.writer.config)
+            .field("pipeline", &self.pipeline)
+            .field("health", &*self.writer.health.borrow())
             .field("pending", &AtomicSink::pending(self))
             .field("held", &self.held)
             .finish_non_exhaustive()
@@ -116,47 +128,26 @@ impl PostgresSink {
     /// Makes a sink; nothing is connected before `open`.
     pub fn new(config: PostgresSinkConfig) -> Self {
         Self {
-            config,
-            job: None,
-            session: None,
-            target: None,
-            sets: ColumnSets::new(&[]),
-            mappings: Mappings::default(),
-            interval: Interval::default(),
+            writer: Writer::new(config, Outage::Wait),
+            pipeline: None,
             held: BTreeMap::new(),
             has_claimed: false,
             is_in_doubt: false,
-            stats: Stats::default(),
-            health: watch::Sender::new(Health::Closed),
         }
     }
 
     /// Returns what was counted so far.
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.writer.stats
     }
 
     /// Follows whether the server can be reached, also while a commit waits for it.
     pub fn health(&self) -> watch::Receiver<Health> {
-        self.health.subscribe()
+        self.writer.health.subscribe()
     }
 
-    fn job(&self) -> Result<Job, SinkError> {
-        self.job.clone().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the sink is not open"))
-    }
-
-    /// Empties the interval, and forgets column sets, which nothing refers to then, if there are too many.
-    fn clear_interval(&mut self) {
-        self.interval.clear();
-        if self.sets.len() > MAX_COLUMN_SETS {
-            self.sets = ColumnSets::new(self.target.as_ref().map_or(&[], |target| &target.key));
-            self.mappings = Mappings::default();
-        }
-    }
-
-    fn count_retry(&mut self, failure: &Failure) {
-        let code = failure.code.as_deref().unwrap_or("connection").to_owned();
-        *self.stats.retries.entry(code).or_default() += 1;
+    fn pipeline(&self) -> Result<String, SinkError> {
+        self.pipeline.clone().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the sink is not open"))
     }
 
     /// Lists the positions that move, each from where this sink left it.
@@ -188,14 +179,18 @@ impl PostgresSink {
     }
 
     /// Claims splits on the current connection until it succeeds or cannot.
-    async fn claim_splits(&mut self, job: &Job, assignment: &Assignment) -> Result<Vec<Stored>, SinkError> {
+    async fn claim_splits(
+        &mut self,
+        pipeline: &str,
+        assignment: &Assignment,
+    ) -> Result<Vec<Stored>, SinkError> {
         let mut attempts = Vec::new();
-        let mut pauses = Pauses::new(Duration::from_millis(50), self.config.reconnect_pause);
+        let mut pauses = Pauses::new(Duration::from_millis(50), self.writer.config.reconnect_pause);
         let mut retries = 0;
         let mut is_new = self.is_in_doubt;
         let is_first = !self.has_claimed && !assignment.splits.is_empty();
         // Held by whoever draws, until the claim that stores the number is committed: the others claim under it.
-        let shared = Arc::clone(&self.config.run);
+        let shared = Arc::clone(&self.writer.config.run);
         let mut run = match is_first {
             true => Some(shared.lock().await),
             false => None,
@@ -209,17 +204,18 @@ impl PostgresSink {
             run = None;
         }
         loop {
-            is_new |= self.connected(job).await?;
+            is_new |= self.writer.connected().await?;
             let mut splits: BTreeSet<SplitId> = assignment.splits.iter().cloned().collect();
             if is_new {
                 // Whatever an earlier connection may still be doing ends here for everything we hold.
                 splits.extend(self.held.keys().cloned());
             }
-            let Some(session) = &mut self.session else { continue };
+            let writer = &mut self.writer;
+            let Some(session) = &mut writer.session else { continue };
             attempts.push(session.backend);
             let claim = Claim {
-                pipeline: &job.pipeline,
-                owner: &self.config.owner,
+                pipeline,
+                owner: &writer.config.owner,
                 streams: &assignment.streams,
                 splits,
                 run: number,
@@ -227,27 +223,27 @@ impl PostgresSink {
                 attempts: &attempts,
             };
             let (result, terminated) =
-                claim::claim(session, &self.config, &job.application_name, &claim).await;
-            self.stats.terminated += terminated;
+                claim::claim(session, &writer.config, &writer.application_name, &claim).await;
+            writer.stats.terminated += terminated;
             match result {
                 Ok(claimed) => {
                     if let Some(run) = &mut run {
                         **run = claimed.run;
                     }
                     self.has_claimed |= is_first;
-                    self.recovered();
+                    self.writer.recovered();
                     return Ok(claimed.stored);
                 }
                 Err(Unclaimed::Refused(error)) => return Err(error),
                 Err(Unclaimed::Failed(failure)) => match failure.class {
                     ErrorClass::Reconnect => {
-                        self.count_retry(&failure);
-                        self.lost(&failure);
+                        self.writer.count_retry(&failure);
+                        self.writer.lost(&failure);
                         pauses.next().await;
                     }
-                    ErrorClass::Retry if retries < self.config.max_retries => {
+                    ErrorClass::Retry if retries < self.writer.config.max_retries => {
                         retries += 1;
-                        self.count_retry(&failure);
+                        self.writer.count_retry(&failure);
                         pauses.next().await;
                     }
                     _ => return Err(failure.during(format!("claiming {} splits", assignment.splits.len()))),
@@ -263,13 +259,13 @@ impl PostgresSink {
     }
 
     /// Sends the interval until it is committed or cannot be.
-    async fn flush(&mut self, job: &Job, moves: &mut [Move], work: &Work) -> Result<(), SinkError> {
+    async fn flush(&mut self, pipeline: &str, moves: &mut [Move], work: &Work) -> Result<(), SinkError> {
         let mut pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
-        let mut outages = Pauses::new(Duration::from_millis(50), self.config.reconnect_pause);
+        let mut outages = Pauses::new(Duration::from_millis(50), self.writer.config.reconnect_pause);
         let mut retries = 0;
         loop {
-            let Some(session) = &mut self.session else {
-                let outcome = self.reconnected(job, moves).await?;
+            let Some(session) = &mut self.writer.session else {
+                let outcome = self.reconnected(pipeline, moves).await?;
                 self.is_in_doubt = false;
                 match outcome {
                     Outcome::Committed => return Ok(()),
@@ -277,71 +273,65 @@ impl PostgresSink {
                 }
             };
             self.is_in_doubt = true;
-            let (failure, is_data) = match commit::flush(session, &job.pipeline, moves, work).await {
+            let flushed = {
+                let moves = Moves::new(pipeline, moves);
+                commit::flush(session, &[moves.lead()], work, Points::POSITIONS).await
+            };
+            let (failure, is_data) = match flushed {
                 Ok(()) => {
                     self.is_in_doubt = false;
                     return Ok(());
                 }
-                Err(Unflushed::PositionsDiffer) => {
+                // A position is not where this owner left it, or not his.
+                Err(Unflushed::Lead(failure)) if failure.is("22012") => {
                     self.is_in_doubt = false;
-                    return Err(self.explain(job, moves).await);
+                    return Err(self.explain(pipeline, moves).await);
                 }
                 Err(Unflushed::Data(failure)) => (failure, true),
-                Err(Unflushed::Failed(failure)) => (failure, false),
+                Err(Unflushed::Lead(failure) | Unflushed::Failed(failure)) => (failure, false),
             };
             // Only the server's own word for the failure of a statement says that the transaction failed.
             self.is_in_doubt = failure.code.is_none() || failure.class == ErrorClass::Reconnect;
             match failure.class {
-                ErrorClass::Retry if retries < self.config.max_retries => {
+                ErrorClass::Retry if retries < self.writer.config.max_retries => {
                     retries += 1;
-                    self.count_retry(&failure);
+                    self.writer.count_retry(&failure);
                     debug!(code = failure.code, retries, "flush is tried again");
                     pauses.next().await;
                 }
                 ErrorClass::Reconnect => {
-                    self.count_retry(&failure);
-                    self.lost(&failure);
+                    self.writer.count_retry(&failure);
+                    self.writer.lost(&failure);
                     outages.next().await;
                 }
                 ErrorClass::BadRecord if is_data => {
-                    if let Some(error) = self.find_bad_record(failure).await? {
+                    if let Some(error) = self.writer.find_bad_record(failure).await? {
                         return Err(error);
                     }
                     // Every prefix could be written just now: what it clashed with is gone.
                     retries += 1;
-                    if retries > self.config.max_retries {
-                        return Err(SinkError::new(
-                            ErrorClass::Retry,
-                            format!(
-                                "a flush into {} failed again and again, but its rows pass alone",
-                                self.config.table
-                            ),
-                        ));
+                    if retries > self.writer.config.max_retries {
+                        return Err(self.writer.flickering());
                     }
                 }
-                _ => {
-                    let table = &self.config.table;
-                    return Err(
-                        failure.during(format!("writing {} rows into {table}", work.written + work.deleted))
-                    );
-                }
+                _ => return Err(self.writer.gave_up(failure, work)),
             }
         }
     }
 
     /// Makes an error of positions that are not where this sink left them.
-    async fn explain(&mut self, job: &Job, moves: &mut [Move]) -> SinkError {
+    async fn explain(&mut self, pipeline: &str, moves: &mut [Move]) -> SinkError {
         let arrays = claim::SplitArrays::of(moves.iter().map(|moved| &moved.split));
-        let rows = match &self.session {
-            Some(session) => claim::read(session, &job.pipeline, &arrays).await,
+        let rows = match &self.writer.session {
+            Some(session) => claim::read(session, pipeline, &arrays).await,
             None => Ok(Vec::new()),
         };
         let judged = match rows {
             Ok(rows) => reconnect::judge(moves, &rows),
             // The claim on the new connection sees the same rows, and judges them.
             Err(failure) if failure.class == ErrorClass::Reconnect => {
-                self.lost(&failure);
-                self.reconnected(job, moves).await
+                self.writer.lost(&failure);
+                self.reconnected(pipeline, moves).await
             }
             Err(failure) => {
                 return failure.during("reading positions that are not where this sink left them");
@@ -351,113 +341,33 @@ impl PostgresSink {
             SinkError::new(ErrorClass::Retry, "positions differed for a moment and are as expected again")
         })
     }
-
-    /// Finds the first change, in the order of writing, that cannot be written together with those before it.
-    ///
-    /// Halves the interval: each probe writes the first changes as a commit would, and rolls back. At most
-    /// `⌈log2 n⌉ + 1` probes. Returns `None` if all changes pass now.
-    async fn find_bad_record(&mut self, first: Failure) -> Result<Option<SinkError>, SinkError> {
-        let (mut good, mut bad) = (0, self.interval.changes.len());
-        let mut reason = first;
-        let mut is_confirmed = false;
-        while bad - good > 1 || !is_confirmed {
-            // The last one left is probed, too: the first failure was that of a later state of the same key, or of
-            // another record.
-            let count = if bad - good > 1 { good + (bad - good) / 2 } else { bad };
-            match self.probe(count).await? {
-                None if count == self.interval.changes.len() => return Ok(None),
-                None => {
-                    good = count;
-                    is_confirmed = false;
-                }
-                Some(failure) => {
-                    bad = count;
-                    reason = failure;
-                    is_confirmed = true;
-                }
-            }
-            if good == bad {
-                return Ok(None);
-            }
-        }
-        let coordinates = self.interval.coordinates(&self.interval.changes[bad - 1]);
-        let code = reason.code.as_deref().unwrap_or("unknown");
-        let message = format!("{} refuses it, SQLSTATE {code}{}", self.config.table, reason.cause.place());
-        Ok(Some(SinkError::bad_record(coordinates, message).caused_by(*reason.cause)))
-    }
-
-    /// Tries to write the first `count` changes; returns what makes them bad, if anything.
-    async fn probe(&mut self, count: usize) -> Result<Option<Failure>, SinkError> {
-        let job = self.job()?;
-        let Some(target) = &self.target else { return Ok(None) };
-        let work = build(&self.interval, count, target, &mut self.sets, self.config.rows_per_statement);
-        let mut pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
-        let mut retries = 0;
-        loop {
-            self.stats.probes += 1;
-            let Some(session) = &mut self.session else {
-                self.connected(&job).await?;
-                continue;
-            };
-            let Err(failure) = commit::probe(session, &work).await else {
-                self.recovered();
-                return Ok(None);
-            };
-            match failure.class {
-                ErrorClass::BadRecord => {
-                    self.recovered();
-                    return Ok(Some(failure));
-                }
-                ErrorClass::Reconnect => {
-                    self.count_retry(&failure);
-                    self.lost(&failure);
-                }
-                ErrorClass::Retry if retries < self.config.max_retries => {
-                    retries += 1;
-                    self.count_retry(&failure);
-                    pauses.next().await;
-                }
-                _ => {
-                    return Err(failure.during(format!("looking for a bad record for {}", self.config.table)));
-                }
-            }
-        }
-    }
 }
 
 impl Sink<Keyed> for PostgresSink {
     async fn open(&mut self, ctx: SinkContext) -> Result<(), SinkError> {
-        let job = Job { application_name: format!("levada/{}/{}", ctx.job, ctx.subtask), pipeline: ctx.job };
-        let target = self.open_target(&job).await?;
-        self.sets = ColumnSets::new(&target.key);
-        self.target = Some(target);
-        self.job = Some(job);
+        self.writer.open(application_name(&ctx), Some(&POSITIONS)).await?;
+        self.pipeline = Some(ctx.job);
         Ok(())
     }
 
     async fn write(&mut self, batch: Batch<Keyed>) -> Result<(), SinkError> {
-        let Some(target) = &self.target else {
-            return Err(SinkError::new(ErrorClass::Fatal, "the sink is not open"));
-        };
-        write::write(&mut self.interval, &mut self.mappings, &mut self.sets, target, &batch, &mut self.stats)
+        self.writer.write(places(&batch))
     }
 
     async fn close(&mut self) {
-        self.interval.clear();
         self.held.clear();
-        self.session = None;
-        self.health.send_replace(Health::Closed);
+        self.writer.close();
     }
 }
 
 impl AtomicSink<Keyed> for PostgresSink {
     async fn claim(&mut self, assignment: &Assignment) -> Result<Positions, SinkError> {
-        let job = self.job()?;
+        let pipeline = self.pipeline()?;
         fail_point!("pg::claim::before");
         if self.is_in_doubt {
-            self.session = None;
+            self.writer.session = None;
         }
-        let stored = Box::pin(self.claim_splits(&job, assignment)).await?;
+        let stored = Box::pin(self.claim_splits(&pipeline, assignment)).await?;
         self.hold(&stored);
         self.is_in_doubt = false;
         fail_point!("pg::claim::after");
@@ -466,23 +376,20 @@ impl AtomicSink<Keyed> for PostgresSink {
             .iter()
             .filter_map(|split| Some((split.clone(), self.held.get(split)?.position.clone())))
             .collect();
-        info!(pipeline = job.pipeline, splits = positions.len(), "splits claimed");
+        info!(pipeline, splits = positions.len(), "splits claimed");
         Ok(positions)
     }
 
     async fn commit(&mut self, positions: &Positions) -> Result<Committed, SinkError> {
-        let job = self.job()?;
+        let pipeline = self.pipeline()?;
         if self.is_in_doubt {
             return Err(SinkError::new(
                 ErrorClass::Fatal,
                 "an earlier commit was interrupted and its outcome is unknown; claim the splits again first",
             ));
         }
-        let Some(target) = &self.target else {
-            return Err(SinkError::new(ErrorClass::Fatal, "the sink is not open"));
-        };
         let mut moves = self.moves(positions)?;
-        let count = self.interval.changes.len();
+        let count = self.writer.interval.changes.len();
         if moves.is_empty() {
             if count > 0 {
                 // Without a position that moves there is nothing to tell a repeated commit by.
@@ -491,12 +398,12 @@ impl AtomicSink<Keyed> for PostgresSink {
                     format!("{count} changes to commit, but no position moved"),
                 ));
             }
-            let committed = Committed { ignored: self.interval.ignored, ..Committed::default() };
-            self.clear_interval();
+            let committed = Committed { ignored: self.writer.interval.ignored, ..Committed::default() };
+            self.writer.clear_interval();
             return Ok(committed);
         }
-        let work = build(&self.interval, count, target, &mut self.sets, self.config.rows_per_statement);
-        Box::pin(self.flush(&job, &mut moves, &work)).await?;
+        let work = self.writer.work(count)?;
+        Box::pin(self.flush(&pipeline, &mut moves, &work)).await?;
         for moved in moves {
             if let Some(held) = self.held.get_mut(&moved.split) {
                 held.position = moved.to;
@@ -506,17 +413,16 @@ impl AtomicSink<Keyed> for PostgresSink {
             written: work.written,
             deleted: work.deleted,
             coalesced: work.coalesced,
-            ignored: self.interval.ignored,
+            ignored: self.writer.interval.ignored,
             ..Committed::default()
         };
-        self.stats.flushes += 1;
-        self.stats.rows += work.written + work.deleted;
-        self.clear_interval();
+        self.writer.count_flush(&work);
+        self.writer.clear_interval();
         Ok(committed)
     }
 
     fn discard(&mut self) {
-        self.clear_interval();
+        self.writer.clear_interval();
     }
 
     fn release(&mut self, splits: &[SplitId]) {
@@ -526,9 +432,6 @@ impl AtomicSink<Keyed> for PostgresSink {
     }
 
     fn pending(&self) -> Pending {
-        Pending {
-            rows: self.interval.changes.len() as u64 + self.interval.ignored,
-            bytes: self.interval.bytes(),
-        }
+        self.writer.interval.pending()
     }
 }

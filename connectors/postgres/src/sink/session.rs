@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 use tracing::debug;
 
-use super::config::PostgresSinkConfig;
 use super::error::Failure;
 use super::sql;
 
@@ -26,6 +25,14 @@ const ROLLBACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the socket of one host may take, unless the connection string says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the server enforces on a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) statement_timeout: Duration,
+    pub(crate) lock_timeout: Duration,
+    pub(crate) idle_in_transaction_session_timeout: Duration,
+}
 
 /// A live connection and the task that drives it.
 #[derive(Debug)]
@@ -51,10 +58,11 @@ impl Drop for Session {
 impl Session {
     /// Connects and sets the session's time limits, within one limit for every host and one for the rest.
     pub(crate) async fn connect(
-        config: &PostgresSinkConfig,
+        connection: &tokio_postgres::Config,
+        limits: Limits,
         application_name: &str,
     ) -> Result<Self, Failure> {
-        let mut connection = config.connection.clone();
+        let mut connection = connection.clone();
         connection.application_name(application_name);
         let per_attempt = connection.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
         connection.connect_timeout(per_attempt);
@@ -70,16 +78,13 @@ impl Session {
         // The driver's own limit is for the socket of each host. A server that takes the connection and then says
         // nothing would be waited for without end.
         let within = per_attempt * (connection.get_hosts().len().max(1) as u32 + 1);
-        match timeout(within, Box::pin(Self::establish(connection, config))).await {
+        match timeout(within, Box::pin(Self::establish(connection, limits))).await {
             Ok(session) => session,
             Err(_) => Err(Failure::silence(within)),
         }
     }
 
-    async fn establish(
-        connection: tokio_postgres::Config,
-        config: &PostgresSinkConfig,
-    ) -> Result<Self, Failure> {
+    async fn establish(connection: tokio_postgres::Config, limits: Limits) -> Result<Self, Failure> {
         let (client, mut connection) = connection.connect(NoTls).await?;
         let driver = tokio::spawn(async move {
             loop {
@@ -91,19 +96,19 @@ impl Session {
                 }
             }
         });
-        let limits = sql::set_limits(
-            config.statement_timeout,
-            config.lock_timeout,
-            config.idle_in_transaction_session_timeout,
+        let set_limits = sql::set_limits(
+            limits.statement_timeout,
+            limits.lock_timeout,
+            limits.idle_in_transaction_session_timeout,
         );
         let mut session = Self {
             client,
             backend: 0,
-            patience: patience(config.statement_timeout),
+            patience: patience(limits.statement_timeout),
             prepared: HashMap::new(),
             driver,
         };
-        session.client.batch_execute(&limits).await?;
+        session.client.batch_execute(&set_limits).await?;
         let row = session.client.query_one("select pg_backend_pid()", &[]).await?;
         session.backend = row.try_get(0)?;
         Ok(session)

@@ -11,8 +11,9 @@ use super::encode::ColumnType;
 /// The version of the positions table that this code reads and writes.
 pub(crate) const POSITIONS_VERSION: i32 = 1;
 
-/// Everything the sink needs in the database besides the target, for a user who lets it create nothing.
-pub(crate) const POSITIONS_SCHEMA: &str = "create schema if not exists levada;\n";
+/// Where the tables of our own are.
+pub(crate) const SCHEMA: &str = "create schema if not exists levada;\n";
+/// What the sink needs in it besides the target.
 pub(crate) const POSITIONS_TABLES: &str = "\
 create table if not exists levada.meta (version int not null);
 insert into levada.meta select 1 where not exists (select from levada.meta);
@@ -319,10 +320,10 @@ where i.indrelid = $1 and i.indisunique and i.indisvalid and i.indimmediate
 group by c.relname, i.indisprimary
 order by i.indisprimary desc, c.relname";
 
-/// Looks for the schema and the tables of positions.
+/// Tells whether the schema and the tables of positions are there.
 pub(crate) const FIND_POSITIONS: &str = "\
-select to_regnamespace('levada') is not null, to_regclass('levada.positions') is not null,
-    to_regclass('levada.meta') is not null";
+select to_regnamespace('levada') is not null,
+    to_regclass('levada.positions') is not null and to_regclass('levada.meta') is not null";
 
 /// Reads the version of the positions table.
 pub(crate) const READ_VERSION: &str = "select max(version) from levada.meta";

@@ -8,11 +8,12 @@
 //!                            └──▶ changes: where its cells and its key stand, its column set, its coordinates
 //! ```
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use levada_core::batch::Coordinates;
-use levada_core::{Batch, Change, ErrorClass, Keyed, Row, Shape, SinkError, SplitId, Value};
+use levada_core::{Change, ErrorClass, Keyed, Pending, Row, Shape, SinkError, SplitId, Value};
 use tracing::warn;
 
 use super::catalog::{Found, Target};
@@ -92,8 +93,12 @@ impl Interval {
         Coordinates { split: self.splits[change.split as usize].clone(), offset: change.offset }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         (self.cells.len() + self.keys.len() + self.changes.len() * size_of::<Encoded>()) as u64
+    }
+
+    pub(crate) fn pending(&self) -> Pending {
+        Pending { rows: self.changes.len() as u64 + self.ignored, bytes: self.bytes() }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -135,6 +140,12 @@ struct Field {
 }
 
 impl Mapping {
+    /// Tells whether rows have the names that it was made for.
+    fn is_for(&self, key: Option<&Row>, value: Option<&Row>) -> bool {
+        let (key_shape, value_shape) = &self._shapes;
+        key.map(Row::shape) == key_shape.as_ref() && value.map(Row::shape) == value_shape.as_ref()
+    }
+
     /// Estimates the bytes of the names that it keeps.
     fn weight(&self) -> usize {
         let (key, value) = &self._shapes;
@@ -165,6 +176,8 @@ type ShapeAddress = (*const Shape, *const Shape);
 pub(crate) struct Mappings {
     /// By address; used for comparison only and never followed.
     known: HashMap<(usize, usize), Arc<Mapping>>,
+    /// The same by the hash of the names: rows that were stored and read again have a shape each.
+    alike: HashMap<u64, Arc<Mapping>>,
     /// Estimated bytes of the names of `known`.
     weight: usize,
     last: Option<((usize, usize), Arc<Mapping>)>,
@@ -186,22 +199,36 @@ impl Mappings {
         {
             return Ok(Arc::clone(mapping));
         }
-        let mapping = match self.known.get(&place) {
-            Some(mapping) => Arc::clone(mapping),
-            None => {
-                let mapping = Arc::new(map(target, sets, key.map(Row::shape), value.map(Row::shape))?);
-                if self.known.len() >= MAX_MAPPINGS || self.weight > MAX_MAPPED_BYTES {
-                    self.known.clear();
-                    self.weight = 0;
-                }
-                self.weight += mapping.weight();
-                self.known.insert(place, Arc::clone(&mapping));
-                mapping
-            }
-        };
+        if let Some(mapping) = self.known.get(&place).map(Arc::clone) {
+            self.last = Some((place, Arc::clone(&mapping)));
+            return Ok(mapping);
+        }
+        let hash = self.hash_of_names(key, value);
+        if let Some(mapping) = self.alike.get(&hash)
+            && mapping.is_for(key, value)
+        {
+            return Ok(Arc::clone(mapping));
+        }
+        let mapping = Arc::new(map(target, sets, key.map(Row::shape), value.map(Row::shape))?);
+        if self.known.len() >= MAX_MAPPINGS || self.weight > MAX_MAPPED_BYTES {
+            self.known.clear();
+            self.alike.clear();
+            self.weight = 0;
+        }
+        self.weight += mapping.weight();
+        self.alike.insert(hash, Arc::clone(&mapping));
+        self.known.insert(place, Arc::clone(&mapping));
         self.last = Some((place, Arc::clone(&mapping)));
         Ok(mapping)
     }
+
+    fn hash_of_names(&self, key: Option<&Row>, value: Option<&Row>) -> u64 {
+        self.known.hasher().hash_one((key.map(names_of), value.map(names_of)))
+    }
+}
+
+fn names_of(row: &Row) -> &[Box<str>] {
+    row.shape().names()
 }
 
 fn map(
@@ -269,13 +296,26 @@ impl Ambiguity {
     }
 }
 
-/// Encodes the records of a batch. All of them, or, with an error, none.
-pub(crate) fn write(
+/// The place of a record, for what is said of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) split: &'a SplitId,
+    pub(crate) offset: u64,
+}
+
+impl Place<'_> {
+    fn coordinates(self) -> Coordinates {
+        Coordinates { split: self.split.clone(), offset: self.offset }
+    }
+}
+
+/// Encodes records. All of them, or, with an error, none.
+pub(crate) fn write<'a>(
     interval: &mut Interval,
     mappings: &mut Mappings,
     sets: &mut ColumnSets,
     target: &Target,
-    batch: &Batch<Keyed>,
+    records: impl Iterator<Item = (Place<'a>, &'a Keyed)>,
     stats: &mut Stats,
 ) -> Result<(), SinkError> {
     let before = (
@@ -285,7 +325,7 @@ pub(crate) fn write(
         interval.ignored,
         interval.splits.len(),
     );
-    let result = write_all(interval, mappings, sets, target, batch, stats);
+    let result = write_all(interval, mappings, sets, target, records, stats);
     if result.is_err() {
         interval.cells.truncate(before.0);
         interval.keys.truncate(before.1);
@@ -296,18 +336,17 @@ pub(crate) fn write(
     result
 }
 
-fn write_all(
+fn write_all<'a>(
     interval: &mut Interval,
     mappings: &mut Mappings,
     sets: &mut ColumnSets,
     target: &Target,
-    batch: &Batch<Keyed>,
+    records: impl Iterator<Item = (Place<'a>, &'a Keyed)>,
     stats: &mut Stats,
 ) -> Result<(), SinkError> {
-    let mut split_of: Option<(u32, u32)> = None;
-    for record in batch.records() {
-        let origin = &record.origin;
-        let Keyed { key, change } = &record.item;
+    // A run of records of one split refers to it at one address.
+    let mut split_of: Option<(&SplitId, u32)> = None;
+    for (place, Keyed { key, change }) in records {
         let (value, is_delete) = match change {
             Change::Upsert(row) => (Some(row), false),
             Change::Delete => (None, true),
@@ -316,13 +355,13 @@ fn write_all(
             interval.ignored += 1;
             continue;
         }
-        let bad = |problem: String| SinkError::bad_record(batch.coordinates(origin), problem);
+        let bad = |problem: String| SinkError::bad_record(place.coordinates(), problem);
         if key.is_none() && !target.key.is_empty() {
             return Err(bad(format!("the key is null, and {} needs one", target.table)));
         }
         let mapping = mappings
             .resolve(target, sets, key.as_ref(), value)
-            .map_err(|ambiguity| ambiguity.at(batch.coordinates(origin), target))?;
+            .map_err(|ambiguity| ambiguity.at(place.coordinates(), target))?;
         if let Some(column) = mapping.missing_key {
             let name = &target.columns[column].name;
             return Err(bad(format!("the key has no field for key column {name} of {}", target.table)));
@@ -334,11 +373,11 @@ fn write_all(
             return Err(bad(format!("{} has a column for none of its fields", target.table)));
         }
         let split = match split_of {
-            Some((number, split)) if number == origin.split => split,
+            Some((known, number)) if std::ptr::eq(known, place.split) => number,
             _ => {
-                let split = interval.split(batch.split(origin));
-                split_of = Some((origin.split, split));
-                split
+                let number = interval.split(place.split);
+                split_of = Some((place.split, number));
+                number
             }
         };
         let encoded = encode_fields(interval, &mapping, target, key.as_ref(), value, is_delete);
@@ -352,7 +391,7 @@ fn write_all(
             set: if is_delete { ColumnSets::KEY as u32 } else { mapping.set },
             is_delete,
             split,
-            offset: origin.offset,
+            offset: place.offset,
         });
     }
     Ok(())

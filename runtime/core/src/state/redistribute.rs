@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
 
-use super::{ListState, Spread, State, StateError};
+use super::{Elements, ListState, Spread, State, StateError};
 
 /// Deals out the state of one operator: `old` is what its subtasks stored, in their order.
 ///
@@ -68,7 +68,7 @@ impl Redistribution {
             };
             for (subtask, elements) in dealt {
                 // Every rule deals to subtasks below the parallelism, which is how many `new` has.
-                new[subtask].insert(name.clone(), ListState::new(spread, version, elements));
+                new[subtask].insert(name.clone(), ListState::of(spread, version, elements));
             }
         }
         Ok(new)
@@ -83,7 +83,7 @@ impl Redistribution {
         let parallelism = self.parallelism as usize;
         let elements = joined(stored);
         let (least, longer) = (elements.len() / parallelism, elements.len() % parallelism);
-        let mut rest = elements.into_iter();
+        let mut rest = elements.iter().cloned();
         let chunk = |index: usize| rest.by_ref().take(least + usize::from(index < longer)).collect();
         let chunks: Vec<Elements> = (0..parallelism).map(chunk).collect();
         chunks.into_iter().enumerate().map(|(index, chunk)| ((first + index) % parallelism, chunk)).collect()
@@ -99,8 +99,6 @@ impl Redistribution {
         copies.iter().cycle().take(self.parallelism as usize).cloned().enumerate().collect()
     }
 }
-
-type Elements = Vec<Vec<u8>>;
 
 /// The lists of one name, each with the subtask that stored it, in subtask order.
 type Stored = Vec<(usize, ListState)>;
@@ -119,7 +117,7 @@ fn by_name(old: Vec<State>) -> BTreeMap<String, Stored> {
 }
 
 fn joined(stored: Stored) -> Elements {
-    stored.into_iter().flat_map(|(_, list)| list.elements).collect()
+    stored.iter().flat_map(|(_, list)| &list.elements).cloned().collect()
 }
 
 /// Returns the spread and version on which all subtasks agree.
@@ -309,7 +307,7 @@ mod tests {
     }
 
     fn all_in_order(states: &[State], name: &str) -> Elements {
-        states.iter().filter_map(|state| state.get(name)).flat_map(|list| list.elements.clone()).collect()
+        states.iter().filter_map(|state| state.get(name)).flat_map(|list| list.elements.to_vec()).collect()
     }
 
     proptest! {

@@ -19,7 +19,7 @@ pub use write_ahead::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
 
 use crate::clock::Timestamp;
 
-/// What a sink is told with each write.
+/// What a sink is told with each write. The time of a record is the record's own: [`Record::timestamp`](crate::Record::timestamp).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteContext {
     /// The wall-clock time of the write.

@@ -46,6 +46,10 @@ pub trait WriteAheadSink<T>: Send + fmt::Debug {
     /// Sends a whole segment; `true` means that all of it is durable in the target. After `false` or an error the segment is
     /// sent again with the next complete checkpoint, and those behind it wait.
     ///
+    /// # Errors
+    /// Two classes fail the task instead, as waiting does not help: [`ErrorClass::BadRecord`](crate::ErrorClass::BadRecord)
+    /// and [`ErrorClass::Fenced`](crate::ErrorClass::Fenced). The segment stays in the checkpoint.
+    ///
     /// A segment may come twice: after a crash between its sending and the commit of its marker. A target that can commit
     /// the marker with the data writes it here, and its committer [shares the transaction](CheckpointCommitter::shares_transaction).
     fn send(&mut self, segment: &Segment<T>) -> impl Future<Output = Result<bool, SinkError>> + Send;
@@ -60,6 +64,23 @@ pub trait WriteAheadSink<T>: Send + fmt::Debug {
 pub trait CheckpointCommitter: Send + fmt::Debug {
     /// Connects. Called once, first. Another subtask than the one of `ctx` may have written a marker that is asked for.
     fn open(&mut self, ctx: &SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Learns the sink's uid and the first checkpoint that may follow, which is above that of every earlier opening: called
+    /// once, after [`CheckpointCommitter::open`] and before anything is asked. All subtasks of one opening are given the same.
+    ///
+    /// A committer that can keeps every earlier opening, be it of a process that was stopped and wakes up later, from
+    /// committing a marker from now on. Without it such a process could send a segment whose marker was forgotten.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Fenced`](crate::ErrorClass::Fenced) when a later opening was here first.
+    fn fence(
+        &mut self,
+        uid: &str,
+        first: CheckpointId,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = (uid, first);
+        async { Ok(()) }
+    }
 
     /// Tells whether a segment was committed: asked before it is sent.
     fn is_committed(&mut self, marker: &Marker) -> impl Future<Output = Result<bool, SinkError>> + Send;

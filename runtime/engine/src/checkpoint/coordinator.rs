@@ -143,6 +143,11 @@ impl<P: Clone> Coordinator<P> {
         self.next = self.next.next();
     }
 
+    /// Returns what a checkpoint in flight was taken for.
+    pub fn kind(&self, checkpoint: CheckpointId) -> Option<CheckpointKind> {
+        self.in_flight.get(&checkpoint).map(|in_flight| in_flight.kind)
+    }
+
     /// Returns the checkpoints in flight, oldest first.
     pub fn in_flight(&self) -> impl Iterator<Item = CheckpointId> {
         self.in_flight.keys().copied()

@@ -103,7 +103,7 @@ impl CheckpointKind {
         self != CheckpointKind::Savepoint
     }
 
-    pub(super) fn is_drain(self) -> bool {
+    pub(crate) fn is_drain(self) -> bool {
         matches!(self, CheckpointKind::StopWithSavepoint { drain: true })
     }
 

@@ -1,8 +1,11 @@
 //! What the coordinator and the tasks of an attempt say to each other.
 
+use std::collections::BTreeMap;
+
 use levada_core::{Barrier, CheckpointId, State};
 use tokio::sync::mpsc;
 
+use crate::driver::{DriverTally, Pending};
 use crate::error::JobError;
 
 /// A task that takes part in checkpoints: a subtask of a source or of a sink.
@@ -19,7 +22,11 @@ pub(crate) enum Command {
     /// All tasks of the attempt have opened: read. Sources only.
     Start,
     /// Snapshot, and send a barrier down the line. Sources only.
-    Inject(Barrier),
+    Inject {
+        barrier: Barrier,
+        /// Whether event time, and the stream, come to their end before it.
+        drain: bool,
+    },
     /// This checkpoint and all before it are complete.
     Complete(CheckpointId),
     /// This checkpoint will not be complete.
@@ -34,13 +41,27 @@ pub(crate) enum Event {
     /// It has opened with the state that it was given.
     Opened,
     /// Its part of a checkpoint.
-    Acked(Participant, CheckpointId, State),
+    Acked(Participant, CheckpointId, Box<Snapshot>),
     /// It has read, or written, the last record.
     Ended(Participant),
     /// It has done what a complete checkpoint asks of it.
     Handled(Participant, CheckpointId),
+    /// It has closed its sink.
+    Closed(Participant, DriverTally),
     /// It has failed.
     Failed(JobError),
+}
+
+/// What a task stores, and what a person may want to know of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) state: State,
+    /// Where a source goes on, by split.
+    pub(crate) positions: BTreeMap<String, u64>,
+    /// What the state of a sink holds back.
+    pub(crate) pending: Pending,
+    /// Records that a sink has taken since it was opened.
+    pub(crate) written: u64,
 }
 
 pub(crate) type Commands = mpsc::UnboundedReceiver<Command>;

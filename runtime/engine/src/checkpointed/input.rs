@@ -37,6 +37,11 @@ pub(crate) trait Input<I>: Send {
     /// out since the open.
     fn snapshot(&mut self, checkpoint: CheckpointId, out: &mut Vec<StreamElement<I>>) -> State;
 
+    /// Tells where it stands, by split, for people.
+    fn positions(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
     fn complete(&mut self, checkpoint: CheckpointId) -> BoxFuture<'_, Result<(), SourceError>>;
 
     fn close(&mut self) -> BoxFuture<'_, ()>;
@@ -163,6 +168,12 @@ impl<S: Source> Input<()> for Splits<S> {
     fn snapshot(&mut self, _: CheckpointId, out: &mut Vec<StreamElement<()>>) -> State {
         self.hand_out(out);
         positions::store(&self.places)
+    }
+
+    fn positions(&self) -> BTreeMap<String, u64> {
+        let own = |split: &SplitId| self.assigned.as_ref().is_none_or(|assigned| assigned.contains(split));
+        let places = self.places.iter().filter(|(split, _)| own(split));
+        places.map(|(split, placed)| (split.to_string(), placed.position.next)).collect()
     }
 
     fn complete(&mut self, _: CheckpointId) -> BoxFuture<'_, Result<(), SourceError>> {

@@ -18,6 +18,12 @@ pub(crate) struct RestoredJob {
     pub(crate) checkpoint: Option<CheckpointId>,
     /// By operator and subtask.
     pub(crate) states: BTreeMap<Participant, State>,
+    /// The savepoint that it is.
+    pub(crate) savepoint: Option<String>,
+    /// How many records each sink has taken before.
+    pub(crate) records: BTreeMap<String, u64>,
+    /// Whether everything it covers is visible once all tasks have opened, and nobody has noted that yet.
+    pub(crate) is_resolved_by_opening: bool,
 }
 
 /// A task that takes part in checkpoints, as the coordinator sees it.

@@ -1,21 +1,19 @@
-//! The task of one subtask between two exchanges: steps that keep nothing in checkpoints.
+//! The task of one subtask that is neither at a source nor at a sink: steps that keep nothing in checkpoints.
 
-use levada_core::StreamElement;
 use tokio_util::sync::CancellationToken;
 
 use super::inlet::Inlet;
 use super::outlet::Outlet;
-use crate::map::Chain;
 use crate::message::Stopped;
 
-pub(crate) struct MiddleTask<I, T> {
+pub(crate) struct MiddleTask<I> {
     pub(crate) inlet: Inlet<I>,
-    pub(crate) chain: Box<dyn Chain<I, T>>,
-    pub(crate) outlet: Outlet<T>,
+    /// The steps, and where their outcome goes.
+    pub(crate) outlet: Outlet<I>,
     pub(crate) cancel: CancellationToken,
 }
 
-impl<I: Send + 'static, T: Send + 'static> MiddleTask<I, T> {
+impl<I: Send + 'static> MiddleTask<I> {
     /// Runs until a neighbour is gone, or it is cancelled: it tells nobody, because whoever ends a job tells why.
     pub(crate) async fn run(mut self) {
         let cancel = self.cancel.clone();
@@ -28,21 +26,8 @@ impl<I: Send + 'static, T: Send + 'static> MiddleTask<I, T> {
 
     async fn hand_on(&mut self) -> Result<(), Stopped> {
         loop {
-            match self.inlet.next().await? {
-                StreamElement::Batch(batch) => {
-                    for element in self.chain.process(batch).elements {
-                        self.outlet.send(element).await?;
-                    }
-                }
-                StreamElement::Refused(refused) => self.outlet.send(StreamElement::Refused(refused)).await?,
-                StreamElement::Watermark(watermark) => {
-                    self.outlet.send(StreamElement::Watermark(watermark)).await?;
-                }
-                StreamElement::Status(status) => self.outlet.send(StreamElement::Status(status)).await?,
-                StreamElement::Barrier(barrier) => self.outlet.send(StreamElement::Barrier(barrier)).await?,
-                StreamElement::End => self.outlet.send(StreamElement::End).await?,
-                _ => {}
-            }
+            let element = self.inlet.next().await?;
+            self.outlet.send(element).await?;
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Where a task sends its elements: to one task, or by key to several.
+//! Where a task sends its elements: to one task, by key to several, or through steps and branches first.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use levada_core::{Batch, Record, StreamElement};
 use tokio::sync::mpsc;
 
+use super::mark::Sorted;
+use super::relay::Relay;
 use crate::message::Stopped;
 
 /// Elements between two tasks: two batches and what stands between them keep both busy; the byte budget bounds the rest.
@@ -27,6 +30,18 @@ pub(crate) enum Outlet<T> {
     Forward(mpsc::Sender<StreamElement<T>>),
     /// Records by their key, everything else to all.
     Exchange { to: Vec<mpsc::Sender<StreamElement<T>>>, key: KeyHash<T> },
+    /// Through steps, or past a branch, in this task.
+    Relay(Box<dyn Relay<T>>),
+}
+
+impl<T> fmt::Debug for Outlet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outlet::Forward(_) => "Forward",
+            Outlet::Exchange { .. } => "Exchange",
+            Outlet::Relay(_) => "Relay",
+        })
+    }
 }
 
 impl<T: Send> Outlet<T> {
@@ -35,6 +50,15 @@ impl<T: Send> Outlet<T> {
         match self {
             Outlet::Forward(to) => to.send(element).await.map_err(|_| Stopped::PeerGone),
             Outlet::Exchange { to, key } => exchange(to, key, element).await,
+            Outlet::Relay(relay) => relay.send(element).await,
+        }
+    }
+
+    /// Sends records, if there are any.
+    pub(crate) async fn send_batch(&mut self, batch: Batch<T>) -> Result<(), Stopped> {
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.send(StreamElement::Batch(batch)).await,
         }
     }
 }
@@ -45,8 +69,8 @@ async fn exchange<T: Send>(
     element: StreamElement<T>,
 ) -> Result<(), Stopped> {
     let gone = |_| Stopped::PeerGone;
-    match element {
-        StreamElement::Batch(batch) => {
+    match Sorted::from(element) {
+        Sorted::Batch(batch) => {
             for (part, receiver) in deal(batch, to.len(), key).into_iter().zip(to) {
                 if !part.is_empty() {
                     receiver.send(StreamElement::Batch(part)).await.map_err(gone)?;
@@ -54,33 +78,17 @@ async fn exchange<T: Send>(
             }
         }
         // Its key is not known, and one place is as good as another.
-        StreamElement::Refused(refused) => {
+        Sorted::Refused(refused) => {
             if let Some(first) = to.first() {
                 first.send(StreamElement::Refused(refused)).await.map_err(gone)?;
             }
         }
-        StreamElement::Watermark(watermark) => {
+        Sorted::Mark(mark) => {
             for receiver in to {
-                receiver.send(StreamElement::Watermark(watermark)).await.map_err(gone)?;
+                receiver.send(mark.element()).await.map_err(gone)?;
             }
         }
-        StreamElement::Status(status) => {
-            for receiver in to {
-                receiver.send(StreamElement::Status(status)).await.map_err(gone)?;
-            }
-        }
-        StreamElement::Barrier(barrier) => {
-            for receiver in to {
-                receiver.send(StreamElement::Barrier(barrier)).await.map_err(gone)?;
-            }
-        }
-        StreamElement::End => {
-            for receiver in to {
-                receiver.send(StreamElement::End).await.map_err(gone)?;
-            }
-        }
-        // Offers to commit are an atomic job's, which has no exchange.
-        _ => {}
+        Sorted::Foreign => {}
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_furthest_of_two_positions_counts() {
         let state = |next| store(&BTreeMap::from([(SplitId::new("t", 0), placed(next, b""))]));
-        let elements = [3, 9, 5].map(|next| state(next).get(LIST).unwrap().elements[0].clone());
+        let elements = [3, 9, 5].map(|next| state(next).get(LIST).unwrap().elements[0].to_vec());
         let union = State::new().with(LIST, ListState::new(Spread::Union, VERSION, elements.into()));
         assert_eq!(load(&union).unwrap()[&SplitId::new("t", 0)], placed(9, b""));
     }

@@ -1,32 +1,48 @@
-//! A job with checkpoints: what it is started with, and the handle of the running one.
+//! A job with checkpoints, and what it is started with.
 
 use std::fmt;
 use std::sync::Arc;
 
-use levada_core::{CheckpointId, Clock, SystemClock};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use levada_core::{Clock, SystemClock};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::handle::CheckpointedHandle;
+use super::job_state::JobState;
 use super::launch::Launch;
-use super::shell::{Request, Shell};
-use crate::checkpoint::{AbortReason, CheckpointSettings, Command, RestartStrategy};
-use crate::error::JobError;
+use super::pieces::PIECE_BYTES;
+use super::shell::Shell;
+use super::sink_part::SinkPart;
+use crate::checkpoint::{CheckpointSettings, RestartStrategy};
 use crate::job::Job;
 use crate::plan::{ShapeError, Stage, check_shape};
-use crate::store::{RestorePolicy, Store, TakeOver};
+use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
 
 /// Spawns the tasks of an attempt.
 pub(crate) type SpawnTasks = Box<dyn Fn(&mut Launch<'_>) + Send>;
+
+/// What a job is to go on from.
+#[derive(Debug, Clone)]
+pub(crate) enum StartFrom {
+    /// An entry of the log.
+    Entry(RestoreFrom),
+    /// A savepoint, by its name.
+    Savepoint(String),
+}
 
 /// A whole job with checkpoints, ready to start.
 pub struct CheckpointedJob {
     pub(crate) job: Job,
     pub(crate) stages: Vec<Stage>,
     pub(crate) spawn: SpawnTasks,
+    /// What sinks have to do once a start.
+    pub(crate) sinks: Vec<Box<dyn SinkPart>>,
     pub(crate) settings: CheckpointSettings,
     pub(crate) restarts: RestartStrategy,
+    pub(crate) from: StartFrom,
     pub(crate) policy: RestorePolicy,
+    pub(crate) allow_unknown_state: bool,
+    pub(crate) piece_bytes: usize,
     pub(crate) take_over: TakeOver,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether going back further than needed does no harm.
@@ -49,9 +65,13 @@ impl CheckpointedJob {
             job,
             stages,
             spawn,
+            sinks: Vec::new(),
             settings: CheckpointSettings::default(),
             restarts: RestartStrategy::default(),
+            from: StartFrom::Entry(RestoreFrom::Latest),
             policy: RestorePolicy::default(),
+            allow_unknown_state: false,
+            piece_bytes: PIECE_BYTES,
             take_over: TakeOver::default(),
             clock: Arc::new(SystemClock),
             every_sink_idempotent: false,
@@ -70,11 +90,46 @@ impl CheckpointedJob {
         Self { restarts, ..self }
     }
 
+    /// Sets what to go on from. Default: the newest checkpoint. Once this start has completed a checkpoint of its own, a
+    /// restart goes on from that.
+    #[must_use]
+    pub fn restore_from(self, from: RestoreFrom) -> Self {
+        Self { from: StartFrom::Entry(from), ..self }
+    }
+
+    /// Goes on from a savepoint of the store, by its name ([`TakenSavepoint::name`]), however many subtasks it had. One that
+    /// was gone on from before, or that newer checkpoints follow, needs [`CheckpointedJob::allow_replay`].
+    #[must_use]
+    pub fn restore_from_savepoint(self, name: impl Into<String>) -> Self {
+        Self { from: StartFrom::Savepoint(name.into()), ..self }
+    }
+
     /// Allows sinks to publish again what they have published, when an older checkpoint must be used.
     #[must_use]
     pub fn allow_replay(mut self) -> Self {
         self.policy.allow_replay = true;
         self
+    }
+
+    /// Allows a start from nothing when there were checkpoints and none can be used, or when the first one must be rolled
+    /// back: sources read from where they begin, and sinks publish that again.
+    #[must_use]
+    pub fn allow_fresh_start(mut self) -> Self {
+        self.policy.allow_empty = true;
+        self
+    }
+
+    /// Allows state in the checkpoint of operators that the job does not have: it is dropped.
+    #[must_use]
+    pub fn allow_unknown_state(self) -> Self {
+        Self { allow_unknown_state: true, ..self }
+    }
+
+    /// Sets the size in bytes at which records that a write-ahead sink holds back are written to the store, while their
+    /// interval goes on. Default 4 MiB; a subtask holds about this and one batch in memory.
+    #[must_use]
+    pub fn piece_bytes(self, piece_bytes: usize) -> Self {
+        Self { piece_bytes, ..self }
     }
 
     /// Takes the store from a process that still holds it: whatever that one tries to append fails from then on.
@@ -89,7 +144,7 @@ impl CheckpointedJob {
         Self { clock, ..self }
     }
 
-    /// Starts the job on the current tokio runtime, from the newest checkpoint of the store.
+    /// Starts the job on the current tokio runtime.
     ///
     /// # Errors
     /// A [`ShapeError`] names the stage that cannot keep the promise; nothing was started then. What the store says comes
@@ -97,80 +152,24 @@ impl CheckpointedJob {
     pub fn start(mut self, store: Store) -> Result<CheckpointedHandle, ShapeError> {
         check_shape(&self.stages, self.job.parallelism)?;
         self.policy.every_sink_idempotent = self.every_sink_idempotent;
+        for sink in &self.sinks {
+            sink.bind(&store, self.piece_bytes);
+        }
         let cancel = CancellationToken::new();
         let (requests, received) = mpsc::unbounded_channel();
-        let shell = Shell::new(self, store, received, cancel.clone());
-        Ok(CheckpointedHandle { requests, cancel, outcome: tokio::spawn(shell.run()) })
+        let (state, watched) = watch::channel(JobState::Starting);
+        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state);
+        Ok(CheckpointedHandle { store, requests, cancel, state: watched, outcome: tokio::spawn(shell.run()) })
     }
 }
 
-/// What a job with checkpoints came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckpointedReport {
-    /// The number of the lease under which it ran.
-    pub attempt: u64,
-    /// The last checkpoint whose side effects are committed.
-    pub last: Option<CheckpointId>,
-    /// How often it was restarted.
-    pub restarts: u32,
-}
-
-/// A running job with checkpoints. Dropping the handle cancels the job.
-#[derive(Debug)]
-pub struct CheckpointedHandle {
-    requests: mpsc::UnboundedSender<Request>,
-    cancel: CancellationToken,
-    outcome: JoinHandle<Result<CheckpointedReport, JobError>>,
-}
-
-impl CheckpointedHandle {
-    /// Takes a checkpoint as soon as one may begin, and returns its id when it is complete.
+/// For jobs that end by themselves.
+impl CheckpointedJob {
+    /// Starts the job and waits for its end. Dropping the future cancels the job.
     ///
     /// # Errors
-    /// Why there is none.
-    pub async fn trigger_checkpoint(&self) -> Result<CheckpointId, AbortReason> {
-        self.ask(Command::Checkpoint).await
-    }
-
-    /// Stops reading, takes a last checkpoint, and ends the job when its side effects are committed.
-    ///
-    /// # Errors
-    /// Why there is no last checkpoint; the job fails then.
-    pub async fn stop(&self) -> Result<CheckpointId, AbortReason> {
-        self.ask(Command::Stop).await
-    }
-
-    /// Ends the job at once: what no checkpoint covers is read again by the next start.
-    pub fn cancel(&self) {
-        self.cancel.cancel();
-    }
-
-    /// Waits for the job's end. Cancel safe: waiting can be taken up again.
-    ///
-    /// # Errors
-    /// Why the job gave up.
-    ///
-    /// # Panics
-    /// Panics when called again after it has returned.
-    pub async fn wait(&mut self) -> Result<CheckpointedReport, JobError> {
-        match (&mut self.outcome).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(JobError::Panicked { subtask: 0 }),
-        }
-    }
-
-    async fn ask(&self, command: Command) -> Result<CheckpointId, AbortReason> {
-        let (answer, answered) = oneshot::channel();
-        // A job that has ended answers nothing.
-        if self.requests.send(Request { command, answer }).is_err() {
-            return Err(AbortReason::JobEnded);
-        }
-        answered.await.unwrap_or(Err(AbortReason::JobEnded))
-    }
-}
-
-impl Drop for CheckpointedHandle {
-    fn drop(&mut self) {
-        self.cancel.cancel();
+    /// Those of [`CheckpointedJob::start`] and [`CheckpointedHandle::wait`].
+    pub async fn run(self, store: Store) -> Result<CheckpointedReport, JobError> {
+        self.start(store)?.wait().await
     }
 }

@@ -1,29 +1,31 @@
-//! The shell around the coordinator: starts attempts, carries words to and fro, and keeps the store.
+//! The shell around the coordinator: holds the store, and runs one attempt after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
-use levada_core::{CheckpointId, State, Timestamp};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use levada_core::{CheckpointId, ErrorChain};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::control::{Command, Event, Participant};
-use super::launch::{Contact, Launch, RestoredJob};
-use super::restore::{deal_out, deal_out_nothing};
-use super::run::{CheckpointedJob, CheckpointedReport};
+use super::attempt::Attempt;
+use super::control::Command;
+use super::entry::savepoint_name;
+use super::handle::{CheckpointedReport, TakenSavepoint};
+use super::job_state::JobState;
+use super::launch::RestoredJob;
+use super::recovery::{Recovery, Terms};
+use super::run::{CheckpointedJob, StartFrom};
 use crate::checkpoint::{
-    AbortReason, Action, CheckpointKind, Command as Asked, Coordinator, DeclineReason, FailReason, Input,
-    RequestId, Restart, Restarts, SubtaskId,
+    AbortReason, CheckpointKind, Command as Asked, Coordinator, Input, RequestId, Restart, Restarts,
+    SubtaskId,
 };
+use crate::driver::DriverTally;
 use crate::error::JobError;
-use crate::store::{
-    Decision, Lease, Manifest, OperatorState, PartHome, RestoreFrom, Store, StoreError, Stored, SubtaskState,
-    choose,
-};
+use crate::failpoint::fail_point;
+use crate::store::{Lease, Store, SubtaskState};
 
 /// How many complete checkpoints are kept.
-const KEPT: usize = 2;
+pub(super) const KEPT: usize = 2;
 
 /// Somebody asks for a checkpoint.
 #[derive(Debug)]
@@ -32,81 +34,49 @@ pub(crate) struct Request {
     pub(crate) answer: oneshot::Sender<Result<CheckpointId, AbortReason>>,
 }
 
+/// What a task has stored.
+#[derive(Debug, Clone)]
+pub(super) struct Acked {
+    pub(super) state: SubtaskState,
+    /// Records that a sink has taken since it was opened.
+    pub(super) written: u64,
+}
+
 /// What a task has stored, or why it could not.
-struct Kept {
-    subtask: SubtaskId,
-    checkpoint: CheckpointId,
-    outcome: Result<Stored, StoreError>,
+pub(super) struct Kept {
+    pub(super) subtask: SubtaskId,
+    pub(super) checkpoint: CheckpointId,
+    pub(super) outcome: Result<Acked, String>,
 }
 
 pub(crate) struct Shell {
-    job: CheckpointedJob,
-    store: Store,
-    requests: mpsc::UnboundedReceiver<Request>,
-    cancel: CancellationToken,
-    begun: Instant,
-    answers: HashMap<RequestId, oneshot::Sender<Result<CheckpointId, AbortReason>>>,
-    asked: u64,
+    pub(super) job: CheckpointedJob,
+    pub(super) store: Store,
+    pub(super) requests: mpsc::UnboundedReceiver<Request>,
+    pub(super) cancel: CancellationToken,
+    pub(super) begun: Instant,
+    pub(super) answers: HashMap<RequestId, oneshot::Sender<Result<CheckpointId, AbortReason>>>,
+    pub(super) asked: u64,
     restarts: Restarts,
     /// What tasks have stored. Outlives an attempt: what comes late is deleted.
-    kept: mpsc::UnboundedReceiver<Kept>,
-    keep: mpsc::UnboundedSender<Kept>,
+    pub(super) kept: mpsc::UnboundedReceiver<Kept>,
+    pub(super) keep: mpsc::UnboundedSender<Kept>,
+    pub(super) state: watch::Sender<JobState>,
+    from: StartFrom,
+    /// The savepoint that is gone on from, until a checkpoint is complete.
+    pub(super) continues: Option<String>,
+    /// Somebody wants the job to stop: it is not restarted to read on.
+    pub(super) is_to_stop: bool,
+    /// The complete checkpoint to end with.
+    pub(super) stopped: Option<(CheckpointId, CheckpointKind)>,
+    tallies: BTreeMap<String, DriverTally>,
 }
 
-/// The tasks that run.
-struct Attempt {
-    cancel: CancellationToken,
-    tasks: JoinSet<()>,
-    contacts: Vec<Contact>,
-    events: mpsc::UnboundedReceiver<Event>,
-}
-
-impl Attempt {
-    fn subtask(&self, participant: &Participant) -> Option<SubtaskId> {
-        let place = self.contacts.iter().position(|contact| contact.participant == *participant)?;
-        // A job has few tasks.
-        Some(SubtaskId(place as u32))
-    }
-
-    fn subtasks(&self) -> Vec<SubtaskId> {
-        (0..self.contacts.len() as u32).map(SubtaskId).collect()
-    }
-
-    fn tell_all(&self, command: &Command) {
-        for contact in &self.contacts {
-            // One that has ended is told of by its event.
-            contact.commands.send(command.clone()).ok();
-        }
-    }
-
-    fn tell_sources(&self, command: &Command) {
-        for contact in self.contacts.iter().filter(|contact| contact.is_source) {
-            contact.commands.send(command.clone()).ok();
-        }
-    }
-
-    /// Ends all tasks and waits for them.
-    async fn end(&mut self) {
-        self.cancel.cancel();
-        while self.tasks.join_next().await.is_some() {}
-    }
-}
-
-/// How a stretch of running came to its end.
-enum Ended {
-    Done(Option<CheckpointId>),
-    Failed(JobError),
-}
-
-/// What an attempt knows while it runs.
-struct Run {
-    attempt: Attempt,
-    triggered: BTreeMap<CheckpointId, Timestamp>,
-    last_of_input: Option<CheckpointId>,
-    tick_at: Option<Instant>,
-    failure: Option<JobError>,
-    is_settled: bool,
-    done: Option<Option<CheckpointId>>,
+/// What outlives an attempt, and not the lease.
+struct Course {
+    coordinator: Option<Coordinator<Acked>>,
+    /// The first checkpoint that the tasks of the next attempt may name.
+    first: CheckpointId,
 }
 
 impl Shell {
@@ -115,15 +85,42 @@ impl Shell {
         store: Store,
         requests: mpsc::UnboundedReceiver<Request>,
         cancel: CancellationToken,
+        state: watch::Sender<JobState>,
     ) -> Self {
-        let restarts = Restarts::new(job.restarts);
-        let begun = Instant::now();
         let (keep, kept) = mpsc::unbounded_channel();
-        Self { kept, keep, job, store, requests, cancel, begun, answers: HashMap::new(), asked: 0, restarts }
+        Self {
+            restarts: Restarts::new(job.restarts),
+            from: job.from.clone(),
+            kept,
+            keep,
+            job,
+            store,
+            requests,
+            cancel,
+            begun: Instant::now(),
+            answers: HashMap::new(),
+            asked: 0,
+            state,
+            continues: None,
+            is_to_stop: false,
+            stopped: None,
+            tallies: BTreeMap::new(),
+        }
     }
 
     /// Runs the job to its end.
     pub(crate) async fn run(mut self) -> Result<CheckpointedReport, JobError> {
+        let outcome = Box::pin(self.take_and_hold()).await;
+        let cause = outcome.as_ref().err().map(|error| ErrorChain(error).to_string());
+        self.tell(JobState::Ended { cause });
+        outcome
+    }
+
+    pub(super) fn tell(&self, state: JobState) {
+        self.state.send_replace(state);
+    }
+
+    async fn take_and_hold(&mut self) -> Result<CheckpointedReport, JobError> {
         let mut lease = self.store.take_lease(&self.job.job.name, self.job.take_over).await?;
         let heartbeat = tokio::spawn(lease.heartbeat().keep_beating());
         let outcome = self.hold(&mut lease).await;
@@ -134,333 +131,149 @@ impl Shell {
         outcome
     }
 
+    /// Runs attempts until one comes to the job's end.
     async fn hold(&mut self, lease: &mut Lease) -> Result<CheckpointedReport, JobError> {
-        let attempt = lease.attempt();
-        let mut coordinator: Option<Coordinator<Stored>> = None;
-        let mut first = CheckpointId::new(attempt, 1);
+        let mut course = Course { coordinator: None, first: CheckpointId::new(lease.attempt(), 1) };
         loop {
-            let restored = self.restore().await?;
-            let mut run = self.launch(&restored, first);
-            self.wait_until_open(&mut run).await;
-            let now = self.begun.elapsed();
-            let subtasks = run.attempt.subtasks();
-            let coordinator = match &mut coordinator {
-                Some(coordinator) => {
-                    let actions = coordinator.handle(now, Input::Restarted { subtasks });
-                    self.act(&mut run, coordinator, lease, actions).await?;
-                    coordinator
-                }
-                none => none.insert(Coordinator::new(
-                    self.job.settings,
-                    attempt,
-                    restored.checkpoint,
-                    subtasks,
-                    now,
-                )),
-            };
-            let ended = self.attend(&mut run, coordinator, lease).await;
-            run.attempt.end().await;
+            match self.attempt(lease, &mut course).await {
+                Ok(last) => return Ok(self.report(lease.attempt(), last)),
+                Err(error) => self.wait_for_restart(error).await?,
+            }
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        lease: &mut Lease,
+        course: &mut Course,
+    ) -> Result<Option<CheckpointId>, JobError> {
+        let mut restored = self.recover(lease).await?;
+        let mut run = Attempt::launch(&self.job, &restored, course.first, self.cancel.child_token());
+        // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
+        restored.states.clear();
+        let ended = self.drive(&mut run, lease, course, &restored).await;
+        run.end().await;
+        for (uid, tally) in std::mem::take(&mut run.tallies) {
+            self.tallies.entry(uid).or_default().add(tally);
+        }
+        if let Some(coordinator) = &mut course.coordinator {
             // What the tasks began without a checkpoint bears this name.
             coordinator.skip();
-            first = coordinator.next();
-            match ended? {
-                Ended::Done(last) => {
-                    return Ok(CheckpointedReport { attempt, last, restarts: self.restarts.count() });
-                }
-                Ended::Failed(error) => self.wait_for_restart(error).await?,
-            }
+            course.first = coordinator.next();
         }
+        ended
     }
 
-    /// Finds what to go on from.
-    async fn restore(&mut self) -> Result<RestoredJob, JobError> {
-        let recovery = self.store.recover(RestoreFrom::Latest).await?;
-        let log = &recovery.log;
-        match choose(&log.entries, &log.damages, RestoreFrom::Latest, self.job.policy) {
-            Decision::Fresh => Ok(deal_out_nothing()),
-            Decision::Restore(manifest) => {
-                deal_out(&self.store, &manifest, &self.job.stages, self.job.job.parallelism).await
-            }
-            Decision::Replay { from, passed_over } => {
-                tracing::error!(checkpoint = %from.id, ?passed_over, "an older checkpoint is used: sinks may publish again");
-                deal_out(&self.store, &from, &self.job.stages, self.job.job.parallelism).await
-            }
-            Decision::Refuse(refusal) => Err(JobError::Refusal(Box::new(refusal))),
-        }
-    }
-
-    fn launch(&self, restored: &RestoredJob, first: CheckpointId) -> Run {
-        let (events, receiver) = mpsc::unbounded_channel();
-        let cancel = self.cancel.child_token();
-        let job = &self.job.job;
-        let mut launch = Launch {
-            job: &job.name,
-            parallelism: job.parallelism,
-            budget: &job.budget,
-            clock: &self.job.clock,
-            restored,
-            first,
-            events: &events,
-            cancel: &cancel,
-            tasks: JoinSet::new(),
-            contacts: Vec::new(),
-        };
-        (self.job.spawn)(&mut launch);
-        let (tasks, contacts) = (launch.tasks, launch.contacts);
-        let attempt = Attempt { cancel, tasks, contacts, events: receiver };
-        Run {
-            attempt,
-            triggered: BTreeMap::new(),
-            last_of_input: None,
-            tick_at: None,
-            failure: None,
-            is_settled: false,
-            done: None,
-        }
-    }
-
-    /// Waits until every task has taken over what was restored: none reads before.
-    async fn wait_until_open(&mut self, run: &mut Run) {
-        let mut open = 0;
-        while open < run.attempt.contacts.len() {
-            let event = tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return,
-                event = run.attempt.events.recv() => event,
-            };
-            match event {
-                Some(Event::Opened) => open += 1,
-                Some(Event::Failed(error)) => {
-                    run.failure.get_or_insert(error);
-                    return;
-                }
-                // A task that died without a word.
-                None => {
-                    run.failure.get_or_insert(JobError::Panicked { subtask: 0 });
-                    return;
-                }
-                Some(_) => {}
-            }
-        }
-        run.attempt.tell_sources(&Command::Start);
-    }
-
-    /// Carries words between tasks, coordinator and store, until the attempt is over.
-    async fn attend(
+    /// Opens the tasks, lets them read, and attends to them until they have ended or failed.
+    async fn drive(
         &mut self,
-        run: &mut Run,
-        coordinator: &mut Coordinator<Stored>,
+        run: &mut Attempt,
         lease: &mut Lease,
-    ) -> Result<Ended, JobError> {
-        let mut inputs = vec![if run.failure.is_some() { Input::TasksFailed } else { Input::Tick }];
-        loop {
-            for input in inputs.drain(..) {
-                let actions = coordinator.handle(self.begun.elapsed(), input);
+        course: &mut Course,
+        restored: &RestoredJob,
+    ) -> Result<Option<CheckpointId>, JobError> {
+        self.open(run, lease, restored).await?;
+        let stopped = self.stopped.map(|(checkpoint, _)| checkpoint);
+        if run.failure.is_none() && stopped.is_some() && stopped == restored.checkpoint {
+            // The job had stopped reading, and what was left to do is done.
+            run.close().await;
+            return Ok(stopped);
+        }
+        let (now, subtasks) = (self.begun.elapsed(), run.subtasks());
+        let coordinator = match &mut course.coordinator {
+            Some(coordinator) => {
+                let actions = coordinator.handle(now, Input::Restarted { subtasks });
                 self.act(run, coordinator, lease, actions).await?;
+                coordinator
             }
-            if let Some(last) = run.done {
-                run.attempt.tell_all(&Command::Close);
-                while run.attempt.tasks.join_next().await.is_some() {}
-                return Ok(Ended::Done(last));
+            none => {
+                let (settings, restored) = (self.job.settings, restored.checkpoint);
+                none.insert(Coordinator::new(settings, lease.attempt(), restored, subtasks, now))
             }
-            if run.is_settled
-                && let Some(error) = run.failure.take()
-            {
-                return Ok(Ended::Failed(error));
-            }
-            let tick = async {
-                match run.tick_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return Err(JobError::Cancelled),
-                Some(kept) = self.kept.recv() => inputs.push(kept_input(kept)),
-                event = run.attempt.events.recv() => inputs = self.heard(run, event),
-                Some(request) = self.requests.recv() => {
-                    self.asked += 1;
-                    let id = RequestId(self.asked);
-                    self.answers.insert(id, request.answer);
-                    inputs.push(Input::Trigger { request: id, command: request.command });
-                }
-                () = tick => {
-                    run.tick_at = None;
-                    inputs.push(Input::Tick);
-                }
-            }
+        };
+        if run.failure.is_none() {
+            self.tell(JobState::Running { last: None, restarts: self.restarts.count() });
+            run.tell_sources(&Command::Start);
         }
+        self.attend(run, coordinator, lease).await
     }
 
-    /// Turns what a task says into what the coordinator understands.
-    fn heard(&self, run: &mut Run, event: Option<Event>) -> Vec<Input<Stored>> {
-        let of = |run: &Run, participant: &Participant| run.attempt.subtask(participant);
-        match event {
-            None => {
-                run.failure.get_or_insert(JobError::Panicked { subtask: 0 });
-                vec![Input::TasksFailed]
-            }
-            Some(Event::Failed(error)) => {
-                run.failure.get_or_insert(error);
-                run.attempt.cancel.cancel();
-                vec![Input::TasksFailed]
-            }
-            Some(Event::Opened) => Vec::new(),
-            Some(Event::Acked(participant, checkpoint, state)) => {
-                if let Some(subtask) = of(run, &participant) {
-                    self.keep(subtask, checkpoint, state);
-                }
-                Vec::new()
-            }
-            Some(Event::Ended(participant)) => {
-                of(run, &participant).map(|subtask| Input::EndReached { subtask }).into_iter().collect()
-            }
-            Some(Event::Handled(participant, checkpoint)) => {
-                let Some(subtask) = of(run, &participant) else { return Vec::new() };
-                let mut inputs = vec![Input::Handled { subtask, checkpoint }];
-                // It has read, or written, everything, and a complete checkpoint covers it.
-                if run.last_of_input.is_some_and(|last| last <= checkpoint) {
-                    inputs.push(Input::Finished { subtask });
-                }
-                inputs
-            }
-        }
+    /// Finds what to go on from, and brings the sinks' targets there.
+    async fn recover(&mut self, lease: &mut Lease) -> Result<RestoredJob, JobError> {
+        self.tell(JobState::Recovering);
+        let resolvers = self.job.sinks.iter().map(|sink| sink.resolver()).collect();
+        let terms = Terms::of(&self.job);
+        let mut recovery = Recovery { terms: &terms, store: &self.store, lease, from: &mut self.from };
+        let restored = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(JobError::Cancelled),
+            restored = Box::pin(recovery.run(resolvers)) => restored?,
+        };
+        self.continues = restored.savepoint.clone();
+        Ok(restored)
     }
 
-    /// Stores a task's state beside the flow.
-    fn keep(&self, subtask: SubtaskId, checkpoint: CheckpointId, state: State) {
-        let (store, keep) = (self.store.clone(), self.keep.clone());
-        tokio::spawn(async move {
-            let outcome = store.put_state(&PartHome::Checkpoint(checkpoint), &state).await;
-            // Nobody listens when the attempt is over.
-            keep.send(Kept { subtask, checkpoint, outcome }).ok();
-        });
-    }
-
-    /// Does what the coordinator says, and tells it what came of it.
-    async fn act(
+    /// Waits until every task has taken over what was restored, and notes that it is visible.
+    async fn open(
         &mut self,
-        run: &mut Run,
-        coordinator: &mut Coordinator<Stored>,
+        run: &mut Attempt,
         lease: &mut Lease,
-        actions: Vec<Action<Stored>>,
+        restored: &RestoredJob,
     ) -> Result<(), JobError> {
-        let mut due = std::collections::VecDeque::from(actions);
-        while let Some(action) = due.pop_front() {
-            let mut told = Vec::new();
-            match action {
-                Action::Inject { mut barrier, drain: _ } => {
-                    barrier.triggered_at = self.job.clock.now();
-                    run.triggered.insert(barrier.checkpoint, barrier.triggered_at);
-                    run.attempt.tell_sources(&Command::Inject(barrier));
-                }
-                Action::WriteManifest { checkpoint, kind, parts, finished: _ } => {
-                    if kind == CheckpointKind::Final {
-                        run.last_of_input = Some(checkpoint);
-                    }
-                    let manifest = manifest_of(run, checkpoint, parts, self.job.job.parallelism);
-                    told.push(match lease.complete(manifest).await {
-                        Ok(_) => Input::EntryWritten(checkpoint),
-                        Err(error) if error.is_taken_over() => {
-                            run.failure = Some(error.into());
-                            Input::TakenOver
-                        }
-                        Err(error) => Input::EntryFailed { checkpoint, error: error.to_string() },
-                    });
-                }
-                Action::NotifyComplete(checkpoint) => run.attempt.tell_all(&Command::Complete(checkpoint)),
-                Action::NotifyAborted(checkpoint) => run.attempt.tell_all(&Command::Aborted(checkpoint)),
-                Action::DiscardParts { checkpoint, .. } => {
-                    if let Err(error) = lease.abandon(checkpoint).await {
-                        tracing::warn!(%checkpoint, %error, "parts of a checkpoint that will not be complete are left behind");
-                    }
-                }
-                Action::Resolved(checkpoint) => self.resolved(lease, checkpoint).await?,
-                Action::Answer { request, outcome } => {
-                    if let Some(answer) = self.answers.remove(&request) {
-                        // Whoever asked may have gone.
-                        answer.send(outcome).ok();
-                    }
-                }
-                Action::FailJob(reason) => fail(run, reason),
-                Action::Settled => run.is_settled = true,
-                Action::Done { last } => run.done = Some(last),
-                Action::EndSelf => {
-                    return Err(run.failure.take().unwrap_or(JobError::Cancelled));
-                }
-                Action::ScheduleTick(at) => run.tick_at = Some(self.begun + at),
-            }
-            for input in told {
-                due.extend(coordinator.handle(self.begun.elapsed(), input));
-            }
+        let cancel = self.cancel.clone();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(JobError::Cancelled),
+            () = run.wait_until_open() => {}
         }
-        Ok(())
+        match restored.checkpoint {
+            Some(checkpoint) if restored.is_resolved_by_opening && run.failure.is_none() => {
+                fail_point!("recovery::before_resolved");
+                self.resolved(lease, checkpoint).await
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Notes that what follows from a checkpoint is done, and clears older ones away.
-    async fn resolved(&mut self, lease: &mut Lease, checkpoint: CheckpointId) -> Result<(), JobError> {
-        match lease.resolve(checkpoint).await {
-            Ok(_) => {}
-            Err(error) if error.is_taken_over() => return Err(error.into()),
-            // The next one covers it.
-            Err(error) => tracing::warn!(%checkpoint, %error, "a resolved checkpoint is not noted"),
+    fn report(&self, attempt: u64, last: Option<CheckpointId>) -> CheckpointedReport {
+        let savepoint = self.stopped.filter(|(_, kind)| kind.is_savepoint());
+        CheckpointedReport {
+            attempt,
+            last,
+            restarts: self.restarts.count(),
+            savepoint: savepoint.map(|(id, _)| TakenSavepoint::new(&self.store, id, savepoint_name(id))),
+            sinks: self.tallies.clone(),
         }
-        if let Err(error) = lease.retain(KEPT).await {
-            if error.is_taken_over() {
-                return Err(error.into());
-            }
-            tracing::warn!(%error, "older checkpoints are left behind");
-        }
-        Ok(())
     }
 
     /// Waits before the next attempt, or gives up.
     async fn wait_for_restart(&mut self, error: JobError) -> Result<(), JobError> {
+        let is_to_end = self.is_to_stop && self.stopped.is_none();
+        if error.is_final() || is_to_end {
+            return Err(error);
+        }
         let delay = match self.restarts.failed(self.begun.elapsed(), rand::random()) {
             Restart::After(delay) => delay,
             _ => return Err(error),
         };
-        let cause = levada_core::ErrorChain(&error).to_string();
-        tracing::warn!(%cause, ?delay, restarts = self.restarts.count(), "the job failed, and is restarted");
-        tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => Err(JobError::Cancelled),
-            () = tokio::time::sleep_until(Instant::now() + delay) => Ok(()),
+        let (cause, restarts) = (ErrorChain(&error).to_string(), self.restarts.count());
+        tracing::warn!(%cause, ?delay, restarts, "the job failed, and is restarted");
+        self.tell(JobState::Restarting { cause, after: delay, restarts });
+        let again = Instant::now() + delay;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(JobError::Cancelled),
+                () = tokio::time::sleep_until(again) => return Ok(()),
+                Some(request) = self.requests.recv() => {
+                    let is_stop = request.command == Asked::Stop;
+                    // Whoever asked may have gone.
+                    request.answer.send(Err(AbortReason::NotRunning)).ok();
+                    if is_stop {
+                        return Err(error);
+                    }
+                }
+            }
         }
     }
-}
-
-fn kept_input(kept: Kept) -> Input<Stored> {
-    let Kept { subtask, checkpoint, outcome } = kept;
-    match outcome {
-        Ok(parts) => Input::Acked { subtask, checkpoint, parts },
-        Err(error) => {
-            Input::Declined { subtask, checkpoint, reason: DeclineReason::Failed(error.to_string()) }
-        }
-    }
-}
-
-fn fail(run: &mut Run, reason: FailReason) {
-    run.failure.get_or_insert(JobError::Checkpoints(Box::new(reason)));
-    run.attempt.cancel.cancel();
-}
-
-fn manifest_of(
-    run: &Run,
-    checkpoint: CheckpointId,
-    parts: BTreeMap<SubtaskId, Stored>,
-    parallelism: u32,
-) -> Manifest {
-    let triggered = run.triggered.get(&checkpoint).copied().unwrap_or_default();
-    let mut manifest = Manifest::new(checkpoint, triggered);
-    for (subtask, stored) in parts {
-        let contact = &run.attempt.contacts[subtask.0 as usize];
-        let operator = manifest.operators.entry(contact.participant.uid.clone()).or_insert_with(|| {
-            OperatorState { parallelism, subtasks: vec![SubtaskState::default(); parallelism as usize] }
-        });
-        operator.subtasks[contact.participant.subtask as usize] =
-            SubtaskState { stored, ..SubtaskState::default() };
-    }
-    manifest
 }

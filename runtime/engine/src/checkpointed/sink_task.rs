@@ -6,7 +6,7 @@ use levada_core::template::WriteContext;
 use levada_core::{Barrier, Clock, ErrorChain, StreamElement};
 use tokio_util::sync::CancellationToken;
 
-use super::control::{Command, Commands, Event, Events, Participant};
+use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
 use super::inlet::Inlet;
 use crate::closing::close_in_time;
 use crate::driver::{DriverContext, DriverError, Restored, SinkDriver};
@@ -42,9 +42,10 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
             outcome = self.serve(ctx, restored) => outcome,
         };
         close_in_time("sink", self.driver.close()).await;
+        // Nobody listens when the job has ended.
+        self.events.send(Event::Closed(self.participant.clone(), self.driver.tally())).ok();
         if let Err(Stopped::Error(error)) = outcome {
             tracing::debug!(error = %ErrorChain(&error), "sink task failed");
-            // Nobody listens when the job has ended.
             self.events.send(Event::Failed(error)).ok();
         }
     }
@@ -67,7 +68,7 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
                 }
                 Wakeup::Told(Some(Command::Aborted(checkpoint))) => self.driver.aborted(checkpoint),
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
-                Wakeup::Told(Some(Command::Start | Command::Inject(_))) => {}
+                Wakeup::Told(Some(Command::Start | Command::Inject { .. })) => {}
                 Wakeup::Came(element) => self.take(element?).await?,
             }
         }
@@ -116,7 +117,9 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
     async fn barrier(&mut self, barrier: Barrier) -> Result<(), Stopped> {
         let stored = self.driver.barrier(barrier.checkpoint, barrier.triggered_at).await;
         let state = self.driven(stored)?;
-        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, state))
+        let (pending, written) = (self.driver.pending(), self.driver.tally().written);
+        let snapshot = Box::new(Snapshot { state, pending, written, ..Snapshot::default() });
+        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, snapshot))
     }
 
     fn tell(&self, event: Event) -> Result<(), Stopped> {

@@ -1,22 +1,32 @@
 //! The task of one subtask of a source, with the steps chained to it.
 
-use levada_core::{Barrier, BarrierKind, ErrorChain, SourceContext, SourceError, State, StreamElement};
+use levada_core::{
+    Barrier, BarrierKind, ErrorChain, SourceContext, SourceError, State, StreamElement, StreamStatus,
+    Timestamp,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::control::{Command, Commands, Event, Events, Participant};
+use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
 use super::input::{Input, Read};
 use super::outlet::Outlet;
 use crate::closing::close_in_time;
 use crate::error::JobError;
-use crate::map::Chain;
 use crate::message::Stopped;
 
-pub(crate) struct SourceTask<I, T> {
+/// A source that is to be opened.
+pub(crate) struct SourceFeed<I> {
     pub(crate) participant: Participant,
     pub(crate) input: Box<dyn Input<I>>,
-    pub(crate) chain: Box<dyn Chain<I, T>>,
-    pub(crate) outlet: Outlet<T>,
+    pub(crate) ctx: SourceContext,
+    /// What it had stored.
+    pub(crate) restored: State,
     pub(crate) commands: Commands,
+}
+
+pub(crate) struct SourceTask<I> {
+    pub(crate) feed: SourceFeed<I>,
+    /// The steps, and where their outcome goes.
+    pub(crate) outlet: Outlet<I>,
     pub(crate) events: Events,
     pub(crate) cancel: CancellationToken,
 }
@@ -27,16 +37,16 @@ enum Wakeup {
     Read(Result<Read, SourceError>),
 }
 
-impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
+impl<I: Send + 'static> SourceTask<I> {
     /// Runs until it is told to close, or cancelled, or an error; the source is closed in each case.
-    pub(crate) async fn run(mut self, ctx: SourceContext, restored: State) {
+    pub(crate) async fn run(mut self) {
         let cancel = self.cancel.clone();
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Stopped::Cancelled),
-            outcome = self.serve(ctx, restored) => outcome,
+            outcome = self.serve() => outcome,
         };
-        close_in_time("source", self.input.close()).await;
+        close_in_time("source", self.feed.input.close()).await;
         if let Err(Stopped::Error(error)) = outcome {
             tracing::debug!(error = %ErrorChain(&error), "source task failed");
             // Nobody listens when the job has ended.
@@ -44,29 +54,36 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
         }
     }
 
-    async fn serve(&mut self, ctx: SourceContext, restored: State) -> Result<(), Stopped> {
-        let opened = self.input.open(ctx, restored).await;
+    async fn serve(&mut self) -> Result<(), Stopped> {
+        let (ctx, restored) = (self.feed.ctx.clone(), std::mem::take(&mut self.feed.restored));
+        let opened = self.feed.input.open(ctx, restored).await;
         self.sourced(opened)?;
         self.tell(Event::Opened)?;
-        let mut is_reading = false;
+        let (mut is_reading, mut has_ended) = (false, false);
         let mut out = Vec::new();
         loop {
             // A command first: a source that always has records must not starve the checkpoints.
             let wakeup = tokio::select! {
                 biased;
-                command = self.commands.recv() => Wakeup::Told(command),
-                read = self.input.next(&mut out), if is_reading => Wakeup::Read(read),
+                command = self.feed.commands.recv() => Wakeup::Told(command),
+                read = self.feed.input.next(&mut out), if is_reading => Wakeup::Read(read),
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => is_reading = true,
-                Wakeup::Told(Some(Command::Inject(barrier))) => {
-                    self.snapshot(barrier, &mut out).await?;
+                Wakeup::Told(Some(Command::Inject { barrier, drain })) => {
+                    let state = self.feed.input.snapshot(barrier.checkpoint, &mut out);
+                    self.hand_on(&mut out).await?;
+                    if drain && !has_ended {
+                        has_ended = true;
+                        self.drain().await?;
+                    }
+                    self.mark(barrier, state).await?;
                     is_reading &= barrier.kind != BarrierKind::Stop;
                 }
                 Wakeup::Told(Some(Command::Complete(checkpoint))) => {
-                    let handled = self.input.complete(checkpoint).await;
+                    let handled = self.feed.input.complete(checkpoint).await;
                     self.sourced(handled)?;
-                    self.tell(Event::Handled(self.participant.clone(), checkpoint))?;
+                    self.tell(Event::Handled(self.feed.participant.clone(), checkpoint))?;
                 }
                 Wakeup::Told(Some(Command::Aborted(_))) => {}
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
@@ -74,46 +91,37 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
                     let read = self.sourced(read)?;
                     self.hand_on(&mut out).await?;
                     if read == Read::End {
-                        is_reading = false;
-                        self.send(StreamElement::End).await?;
-                        self.tell(Event::Ended(self.participant.clone()))?;
+                        (is_reading, has_ended) = (false, true);
+                        self.outlet.send(StreamElement::End).await?;
+                        self.tell(Event::Ended(self.feed.participant.clone()))?;
                     }
                 }
             }
         }
     }
 
-    /// Stores the point between two records, and marks it in the stream.
-    async fn snapshot(&mut self, barrier: Barrier, out: &mut Vec<StreamElement<I>>) -> Result<(), Stopped> {
-        let state = self.input.snapshot(barrier.checkpoint, out);
-        self.hand_on(out).await?;
-        self.send(StreamElement::Barrier(barrier)).await?;
-        self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, state))
+    /// Marks the point between two records in the stream, and hands over what is stored of it.
+    async fn mark(&mut self, barrier: Barrier, state: State) -> Result<(), Stopped> {
+        self.outlet.send(StreamElement::Barrier(barrier)).await?;
+        let positions = self.feed.input.positions();
+        let snapshot = Box::new(Snapshot { state, positions, ..Snapshot::default() });
+        self.tell(Event::Acked(self.feed.participant.clone(), barrier.checkpoint, snapshot))
     }
 
-    /// Runs the steps over what was read, and sends what came of it.
+    /// Brings event time, and the stream, to their end. An idle source counts again for that.
+    async fn drain(&mut self) -> Result<(), Stopped> {
+        self.outlet.send(StreamElement::Status(StreamStatus::Active)).await?;
+        self.outlet.send(StreamElement::Watermark(Timestamp(i64::MAX))).await?;
+        self.outlet.send(StreamElement::End).await?;
+        self.tell(Event::Ended(self.feed.participant.clone()))
+    }
+
+    /// Sends what was read.
     async fn hand_on(&mut self, out: &mut Vec<StreamElement<I>>) -> Result<(), Stopped> {
         for element in out.drain(..) {
-            match element {
-                StreamElement::Batch(batch) => {
-                    for element in self.chain.process(batch).elements {
-                        self.outlet.send(element).await?;
-                    }
-                }
-                StreamElement::Watermark(watermark) => {
-                    self.outlet.send(StreamElement::Watermark(watermark)).await?;
-                }
-                StreamElement::Status(status) => self.outlet.send(StreamElement::Status(status)).await?,
-                StreamElement::Refused(refused) => self.outlet.send(StreamElement::Refused(refused)).await?,
-                // An input makes nothing else.
-                _ => {}
-            }
+            self.outlet.send(element).await?;
         }
         Ok(())
-    }
-
-    async fn send(&mut self, element: StreamElement<T>) -> Result<(), Stopped> {
-        self.outlet.send(element).await
     }
 
     fn tell(&self, event: Event) -> Result<(), Stopped> {
@@ -122,8 +130,76 @@ impl<I: Send + 'static, T: Send + 'static> SourceTask<I, T> {
 
     fn sourced<V>(&self, outcome: Result<V, SourceError>) -> Result<V, Stopped> {
         outcome.map_err(|cause| {
-            let Participant { uid, subtask } = self.participant.clone();
+            let Participant { uid, subtask } = self.feed.participant.clone();
             Stopped::Error(JobError::Source { uid, subtask, cause })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_core::template::{Emit, Next, SourceFunction};
+    use levada_core::{Budget, CheckpointId};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::checkpointed::input::Function;
+
+    /// Says that it is idle, and waits.
+    #[derive(Debug)]
+    struct Idle;
+
+    impl SourceFunction for Idle {
+        type Item = u8;
+
+        async fn open(&mut self, _: SourceContext, _: &State) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        async fn next(&mut self, out: &mut Emit<'_, u8>) -> Result<Next, SourceError> {
+            out.idle();
+            Ok(Next::More)
+        }
+    }
+
+    fn inject(sequence: u64) -> Command {
+        let (checkpoint, triggered_at) = (CheckpointId::new(1, sequence), Timestamp(0));
+        Command::Inject {
+            barrier: Barrier { checkpoint, kind: BarrierKind::Stop, triggered_at },
+            drain: true,
+        }
+    }
+
+    /// [CHK-12] Event time ends before the savepoint, also of a source that is idle; and only once.
+    #[tokio::test]
+    async fn drain_sends_the_maximum_watermark_and_the_end_before_the_barrier() {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (to, mut elements) = mpsc::channel::<StreamElement<u8>>(16);
+        let (events, _told) = mpsc::unbounded_channel();
+        let participant = Participant { uid: "source".into(), subtask: 0 };
+        let feed = SourceFeed {
+            participant,
+            input: Box::new(Function::new("source", 0, Idle)),
+            ctx: SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(1 << 20) },
+            restored: State::new(),
+            commands: receiver,
+        };
+        for command in [inject(1), inject(2), Command::Close] {
+            commands.send(command).unwrap();
+        }
+        let task = SourceTask { feed, outlet: Outlet::Forward(to), events, cancel: CancellationToken::new() };
+        task.run().await;
+        let mut sent = Vec::new();
+        while let Some(element) = elements.recv().await {
+            sent.push(match element {
+                StreamElement::Status(status) => format!("{status:?}"),
+                StreamElement::Watermark(watermark) => format!("watermark {}", watermark.0),
+                StreamElement::Barrier(barrier) => format!("barrier {}", barrier.checkpoint),
+                StreamElement::End => "end".to_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+        let maximum = format!("watermark {}", i64::MAX);
+        assert_eq!(sent, ["Active", &maximum, "end", "barrier 1-1", "barrier 1-2"]);
     }
 }

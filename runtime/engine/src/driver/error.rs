@@ -71,9 +71,29 @@ pub enum DriverError {
         #[source]
         cause: Option<BoxError>,
     },
+    /// A segment cannot be sent however often it is tried: a record is at fault, or another process has taken over. It stays
+    /// in the checkpoint.
+    #[error("segment {marker} cannot be sent")]
+    Unsendable {
+        /// The segment's marker.
+        marker: Marker,
+        /// Why; it names the record.
+        #[source]
+        cause: Box<SinkError>,
+    },
     /// A segment was sent, but not its marker with it, as the committer has promised.
     #[error("segment {marker} was sent without its marker, which was to be committed with the data")]
     MarkerMissing {
+        /// The marker.
+        marker: Marker,
+    },
+    /// A segment has never been sent, but its marker is there: another job has the same name, the checkpoints were replaced by
+    /// an empty store, or a later opening has sent it.
+    #[error(
+        "segment {marker} was never sent, but its marker is there: the name of the job is used twice, or its checkpoints were \
+         replaced by an empty store; remove the job's markers if it is to start anew"
+    )]
+    MarkerTaken {
         /// The marker.
         marker: Marker,
     },
@@ -101,12 +121,12 @@ pub enum DriverError {
 
 impl DriverError {
     /// Makes a function that adds the step to a sink's error.
-    pub(super) fn sink(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+    pub(crate) fn sink(step: &'static str) -> impl FnOnce(SinkError) -> Self {
         move |cause| DriverError::Sink { step, cause }
     }
 
     /// Makes a function that adds the step to a committer's error.
-    pub(super) fn committer(step: &'static str) -> impl FnOnce(SinkError) -> Self {
+    pub(crate) fn committer(step: &'static str) -> impl FnOnce(SinkError) -> Self {
         move |cause| DriverError::Committer { step, cause }
     }
 
@@ -114,7 +134,16 @@ impl DriverError {
     pub fn is_fenced(&self) -> bool {
         match self {
             DriverError::Sink { cause, .. } | DriverError::Committer { cause, .. } => cause.is_fenced(),
-            DriverError::Lost { cause, .. } => cause.is_fenced(),
+            DriverError::Lost { cause, .. } | DriverError::Unsendable { cause, .. } => cause.is_fenced(),
+            _ => false,
+        }
+    }
+
+    /// Tells whether one record is at fault.
+    pub fn is_bad_record(&self) -> bool {
+        match self {
+            DriverError::Sink { cause, .. } => cause.coordinates.is_some(),
+            DriverError::Unsendable { cause, .. } => cause.coordinates.is_some(),
             _ => false,
         }
     }

@@ -27,10 +27,14 @@ mod error;
 #[cfg(feature = "failpoints")]
 mod failpoint;
 mod idempotent;
+mod pending;
 mod retry;
 mod tally;
 mod two_phase;
 mod write_ahead;
+
+pub(crate) use two_phase::{age, without_pending};
+pub(crate) use write_ahead::stored_segments;
 
 use std::fmt;
 use std::future::Future;
@@ -43,6 +47,7 @@ pub use error::DriverError;
 #[cfg(feature = "failpoints")]
 pub use failpoint::FAIL_POINTS;
 pub use idempotent::IdempotentDriver;
+pub use pending::Pending;
 pub use retry::Retry;
 pub use tally::DriverTally;
 pub use two_phase::{
@@ -91,6 +96,11 @@ pub trait SinkDriver<T>: Send + fmt::Debug {
 
     /// Drops what no barrier has covered, keeps what pends, and closes the sink. Called once, last, also after an error.
     fn close(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Tells what the state of the last barrier holds back.
+    fn pending(&self) -> Pending {
+        Pending::default()
+    }
 
     /// Tells what became of the records so far.
     fn tally(&self) -> DriverTally;

@@ -23,6 +23,18 @@ pub struct DriverTally {
 }
 
 impl DriverTally {
+    /// Adds the counts of another driver.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.written += other.written;
+        self.restored += other.restored;
+        self.published += other.published;
+        self.known += other.known;
+        self.lost += other.lost;
+        self.lost_transactions += other.lost_transactions;
+        self.held_back += other.held_back;
+        self.timeout_warnings += other.timeout_warnings;
+    }
+
     /// Returns the number of records that are not visible yet.
     pub fn pending(&self) -> u64 {
         (self.written + self.restored).saturating_sub(self.published + self.known + self.lost)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use futures_util::future::join_all;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -19,6 +20,11 @@ use url::Url;
 
 use super::error::StoreError;
 use super::failpoint::is_without_condition;
+
+/// How many create the same object at the same moment when a store is opened, and how often. Servers were seen that look
+/// whether an object exists and then write it: two that come together both succeed.
+const PROBED_AT_ONCE: usize = 8;
+const PROBES: usize = 4;
 
 /// What the objects lie in.
 #[derive(Clone)]
@@ -47,29 +53,32 @@ pub(crate) fn unavailable(
 impl Backend {
     /// Opens what `url` names, and makes it if it is a directory.
     pub(crate) async fn open(url: &str) -> Result<Self, StoreError> {
-        let folder = local_folder(url)?;
-        match folder {
-            Some(folder) => {
-                let made = folder.clone();
-                // The task does nothing but file operations, which do not panic.
-                let done = tokio::task::spawn_blocking(move || make_durably(&made)).await;
-                done.unwrap_or_else(|error| Err(io::Error::other(error)))
-                    .map_err(|cause| folder_error("create the folder", &folder, cause))?;
-                Self::directory(folder)
-            }
-            None => Self::open_existing(url),
+        match local_folder(url)? {
+            Some(folder) => Self::open_folder(folder).await,
+            None => Self::open_existing(url, Patience::Job),
         }
     }
 
+    /// Opens a directory, and makes it if it is not there.
+    pub(crate) async fn open_folder(folder: PathBuf) -> Result<Self, StoreError> {
+        let made = folder.clone();
+        // The task does nothing but file operations, which do not panic.
+        let done = tokio::task::spawn_blocking(move || make_durably(&made)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|cause| folder_error("create the folder", &folder, cause))?;
+        Self::directory(folder)
+    }
+
     /// Opens what `url` names, and changes nothing there.
-    pub(crate) fn open_existing(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn open_existing(url: &str, patience: Patience) -> Result<Self, StoreError> {
         if let Some(folder) = local_folder(url)? {
+            must_be_folder(url, &folder)?;
             return Self::directory(folder);
         }
         let parsed = Url::parse(url).map_err(|error| location(url, error.to_string()))?;
         let (scheme, root) =
             ObjectStoreScheme::parse(&parsed).map_err(|error| location(url, error.to_string()))?;
-        let objects = connect(scheme, &parsed, url)?;
+        let objects = connect(scheme, &parsed, url, patience)?;
         Ok(Self { objects, root, folder: None, place: url.to_owned() })
     }
 
@@ -83,19 +92,43 @@ impl Backend {
         Ok(Self { objects: Arc::new(objects), root: Path::default(), folder: Some(folder), place })
     }
 
-    /// Finds out whether objects are created only if they do not exist, by creating one twice.
+    /// Finds out whether objects are created only if they do not exist: one after the other, and at the same moment.
     pub(crate) async fn probe(&self) -> Result<(), StoreError> {
-        let path = self.path(&["probe", &format!("{:032x}", rand::random::<u128>())]);
-        self.create(&path, b"once".as_slice().into())
-            .await
-            .map_err(|cause| self.probe_error(&path, cause))?;
-        let again = self.create(&path, b"twice".as_slice().into()).await;
-        self.delete(&path).await?;
-        match again {
-            Err(error) if is_taken(&error) => Ok(()),
-            Err(error) => Err(self.probe_error(&path, error)),
-            Ok(()) => Err(StoreError::NotConditional { place: self.place.clone() }),
+        self.probe_once(&[1, 1]).await?;
+        for _ in 0..PROBES {
+            self.probe_once(&[PROBED_AT_ONCE]).await?;
         }
+        Ok(())
+    }
+
+    /// Creates one object several times, so many at once in each step; all but one must be refused.
+    async fn probe_once(&self, steps: &[usize]) -> Result<(), StoreError> {
+        let path = self.path(&["probe", &format!("{:032x}", rand::random::<u128>())]);
+        let mut created = 0;
+        for at_once in steps {
+            let more = self.create_at_once(&path, *at_once).await;
+            created += more.map_err(|cause| self.probe_error(&path, cause))?;
+        }
+        let deleted = self.delete(&path).await;
+        // None created: the answer to the first may have been lost, and the client repeated it.
+        if created > 1 {
+            return Err(StoreError::NotConditional { place: self.place.clone() });
+        }
+        deleted
+    }
+
+    /// Tells how many of those succeeded that created an object at the same moment.
+    async fn create_at_once(&self, path: &Path, tries: usize) -> Result<usize, object_store::Error> {
+        let answers = join_all((0..tries).map(|_| self.create(path, b"probe".as_slice().into()))).await;
+        let mut created = 0;
+        for answer in answers {
+            match answer {
+                Ok(()) => created += 1,
+                Err(error) if is_taken(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(created)
     }
 
     fn probe_error(&self, path: &Path, cause: object_store::Error) -> StoreError {
@@ -105,6 +138,11 @@ impl Backend {
             }
             cause => StoreError::Unavailable { action: "create", name: path.to_string(), cause },
         }
+    }
+
+    /// Names the place, as it was given.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
     }
 
     /// Names an object.
@@ -146,10 +184,8 @@ impl Backend {
     /// Lists all objects below a folder.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let path = self.path(&[folder]);
-        match self.objects.list(Some(&path)).try_collect().await {
-            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
-            listed => listed.map_err(unavailable("list", &path)),
-        }
+        // No error is taken for "nothing there": of an empty log a job would start from nothing.
+        self.objects.list(Some(&path)).try_collect().await.map_err(unavailable("list", &path))
     }
 
     /// Deletes an object; one that does not exist is as good as deleted.
@@ -196,6 +232,18 @@ fn local_folder(url: &str) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
+/// Looks whether there is a folder to read from.
+fn must_be_folder(url: &str, folder: &FilePath) -> Result<(), StoreError> {
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(location(url, "it is a file, and a store is a folder")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(location(url, "there is no such folder"))
+        }
+        Err(error) => Err(folder_error("look at the folder", folder, error)),
+    }
+}
+
 /// Creates a folder and those above it, each durably in the one above.
 fn make_durably(folder: &FilePath) -> io::Result<()> {
     if folder.is_dir() {
@@ -211,37 +259,71 @@ fn make_durably(folder: &FilePath) -> io::Result<()> {
     File::open(above)?.sync_all()
 }
 
+/// How long a cloud that does not answer is asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as its client thinks right, some minutes: a job can wait.
+    Job,
+    /// Some seconds: a person waits for the answer.
+    Person,
+}
+
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+impl Patience {
+    fn retries(self) -> object_store::RetryConfig {
+        let usual = object_store::RetryConfig::default();
+        match self {
+            Patience::Job => usual,
+            Patience::Person => object_store::RetryConfig {
+                max_retries: 3,
+                retry_timeout: std::time::Duration::from_secs(10),
+                ..usual
+            },
+        }
+    }
+}
+
 /// Connects to what is no directory.
-fn connect(scheme: ObjectStoreScheme, parsed: &Url, url: &str) -> Result<Arc<dyn ObjectStore>, StoreError> {
+fn connect(
+    scheme: ObjectStoreScheme,
+    parsed: &Url,
+    url: &str,
+    patience: Patience,
+) -> Result<Arc<dyn ObjectStore>, StoreError> {
     #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
     let failed = |cause| StoreError::Unavailable { action: "connect to", name: parsed.to_string(), cause };
     #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
-    let _ = parsed;
+    let _ = (parsed, patience);
     match scheme {
         ObjectStoreScheme::Memory => Ok(Arc::new(InMemory::new())),
         #[cfg(feature = "s3")]
         ObjectStoreScheme::AmazonS3 => {
             let builder = object_store::aws::AmazonS3Builder::from_env().with_url(parsed.as_str());
-            Ok(Arc::new(builder.build().map_err(failed)?))
+            Ok(Arc::new(builder.with_retry(patience.retries()).build().map_err(failed)?))
         }
         #[cfg(feature = "gcs")]
         ObjectStoreScheme::GoogleCloudStorage => {
             let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_url(parsed.as_str());
-            Ok(Arc::new(builder.build().map_err(failed)?))
+            Ok(Arc::new(builder.with_retry(patience.retries()).build().map_err(failed)?))
         }
         #[cfg(feature = "azure")]
         ObjectStoreScheme::MicrosoftAzure => {
             let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(parsed.as_str());
-            Ok(Arc::new(builder.build().map_err(failed)?))
+            Ok(Arc::new(builder.with_retry(patience.retries()).build().map_err(failed)?))
         }
         #[cfg(not(feature = "s3"))]
-        ObjectStoreScheme::AmazonS3 => Err(location(url, "this build has no feature \"s3\"")),
+        ObjectStoreScheme::AmazonS3 => Err(not_compiled_in(url, "s3")),
         #[cfg(not(feature = "gcs"))]
-        ObjectStoreScheme::GoogleCloudStorage => Err(location(url, "this build has no feature \"gcs\"")),
+        ObjectStoreScheme::GoogleCloudStorage => Err(not_compiled_in(url, "gcs")),
         #[cfg(not(feature = "azure"))]
-        ObjectStoreScheme::MicrosoftAzure => Err(location(url, "this build has no feature \"azure\"")),
+        ObjectStoreScheme::MicrosoftAzure => Err(not_compiled_in(url, "azure")),
         _ => Err(location(url, "checkpoints go to memory, a directory, S3, GCS or Azure")),
     }
+}
+
+#[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
+fn not_compiled_in(url: &str, feature: &str) -> StoreError {
+    location(url, format!("this build of levada-engine has no feature {feature:?}"))
 }
 
 #[cfg(test)]
@@ -266,6 +348,20 @@ mod tests {
         {
             let error = Backend::open(url).await.unwrap_err();
             assert!(error.to_string().contains(reason), "{url}: {error}");
+        }
+    }
+
+    /// A place that this build knows no way to is refused with the feature that it lacks.
+    #[tokio::test]
+    async fn a_cloud_that_is_not_compiled_in_names_its_feature() {
+        let clouds = [
+            ("s3://bucket/path", "s3", cfg!(feature = "s3")),
+            ("gs://bucket/path", "gcs", cfg!(feature = "gcs")),
+            ("az://container/path", "azure", cfg!(feature = "azure")),
+        ];
+        for (url, feature, _) in clouds.into_iter().filter(|(_, _, is_compiled_in)| !is_compiled_in) {
+            let error = Backend::open(url).await.unwrap_err().to_string();
+            assert!(error.contains(url) && error.contains(&format!("no feature {feature:?}")), "{error}");
         }
     }
 }

@@ -3,9 +3,10 @@
 use levada_core::CheckpointId;
 use thiserror::Error;
 
-use super::entry::Entry;
+use super::entry::{Entry, EntryKind};
 use super::log::{Damage, checkpoints, horizon, newest_resolved};
 use super::manifest::Manifest;
+use super::savepoint::{Continued, Savepoint};
 
 /// What to go on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,8 +58,10 @@ pub enum Refusal {
     NothingUsable(Vec<Damage>),
     /// Going on would publish again what was published after the checkpoint.
     #[error(
-        "going on from checkpoint {from} would publish again what came after it (newest resolved: {}){}",
+        "going on from checkpoint {from} would publish again what came after it (newest resolved: {}){}{}; allow a replay if \
+         that is what you want",
         .resolved.map_or("none".to_owned(), |id| id.to_string()),
+        list_sinks(.sinks),
         list_after(.passed_over)
     )]
     NeedsReplay {
@@ -68,6 +71,35 @@ pub enum Refusal {
         resolved: Option<CheckpointId>,
         /// What is wrong with newer ones.
         passed_over: Vec<Damage>,
+        /// Which sinks would publish again, and how much.
+        sinks: Vec<Republished>,
+    },
+    /// The savepoint was gone on from before.
+    #[error(
+        "savepoint {name:?} was gone on from by {:?}, attempt {}: going on from it once more would publish again what that \
+         one has published{}",
+        .by.owner, .by.attempt, list_sinks(.sinks)
+    )]
+    Continued {
+        /// The savepoint.
+        name: String,
+        /// Who did so first.
+        by: Continued,
+        /// Which sinks would publish again, and how much.
+        sinks: Vec<Republished>,
+    },
+    /// The savepoint was taken in another store, under a higher attempt than this one has reached.
+    #[error(
+        "savepoint {name:?} is checkpoint {id}, which is above attempt {attempt} of this store: ids must rise, so it can be \
+         gone on from only in a store whose attempts are beyond it"
+    )]
+    ForeignSavepoint {
+        /// The savepoint.
+        name: String,
+        /// Its checkpoint.
+        id: CheckpointId,
+        /// The attempt that is to go on from it.
+        attempt: u64,
     },
     /// The one that was asked for is not there, or is being discarded.
     #[error("checkpoint {0} is not in the store")]
@@ -80,6 +112,33 @@ pub enum Refusal {
         /// Its damages.
         damages: Vec<Damage>,
     },
+}
+
+/// What a sink publishes again when a job goes on from an older checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Republished {
+    /// The sink.
+    pub uid: String,
+    /// How many records it took after that checkpoint, up to the newest one that can be read. There may be more.
+    pub records: u64,
+}
+
+/// Counts what sinks would publish again when a job goes on from `from`.
+pub fn republished(from: &Manifest, entries: &[Entry]) -> Vec<Republished> {
+    let newer = checkpoints(entries).map(|(_, manifest)| manifest).filter(|newer| newer.id > from.id);
+    let Some(newest) = newer.max_by_key(|newer| newer.id) else { return Vec::new() };
+    let again = newest.records.iter().filter_map(|(uid, records)| {
+        let records = records.saturating_sub(from.records.get(uid).copied().unwrap_or_default());
+        (records > 0).then(|| Republished { uid: uid.clone(), records })
+    });
+    again.collect()
+}
+
+fn list_sinks(sinks: &[Republished]) -> String {
+    let named =
+        sinks.iter().map(|Republished { uid, records }| format!("sink {uid:?} at least {records} records"));
+    let named: Vec<_> = named.collect();
+    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 
 fn list(damages: &[Damage]) -> String {
@@ -96,11 +155,69 @@ fn list_after(damages: &[Damage]) -> String {
 /// An entry that cannot be read may have been a checkpoint, so it counts as one. Older than the newest is allowed by
 /// itself only if every sink is idempotent and the newest ones are damaged; an older one that was asked for by name needs
 /// `allow_replay` in any case, also when the newest is not resolved: its sinks may have begun to publish.
+///
+/// What was rolled back counts as if it had never been, damages included.
 pub fn choose(entries: &[Entry], damages: &[Damage], from: RestoreFrom, policy: RestorePolicy) -> Decision {
+    let damages = not_rolled_back(entries, damages);
     match from {
-        RestoreFrom::Latest => latest(entries, damages, policy),
-        RestoreFrom::Checkpoint(id) => named(entries, damages, id, policy),
+        RestoreFrom::Latest => latest(entries, &damages, policy),
+        RestoreFrom::Checkpoint(id) => named(entries, &damages, id, policy),
     }
+}
+
+/// Decides whether to go on from a savepoint that was read. Its entry may be gone from the log, or never have been in it.
+pub fn choose_savepoint(
+    entries: &[Entry],
+    damages: &[Damage],
+    savepoint: &Savepoint,
+    policy: RestorePolicy,
+) -> Decision {
+    let damages = not_rolled_back(entries, damages);
+    let manifest = &savepoint.manifest;
+    let newest = checkpoints(entries).next_back();
+    let resolved = newest_resolved(entries);
+    let is_newest = newest.is_some_and(|(number, newest)| {
+        newest.id == manifest.id
+            && damages_after(number, &damages).is_empty()
+            && resolved <= Some(manifest.id)
+    });
+    let never = newest.is_none() && damages.is_empty() && resolved.max(horizon(entries)).is_none();
+    // Gone on from and still the newest: that attempt completed no checkpoint, so it has published nothing.
+    if is_newest || (never && savepoint.continued.is_none()) {
+        return Decision::Restore(manifest.clone());
+    }
+    if policy.allow_replay {
+        return Decision::Replay { from: manifest.clone(), passed_over: damages };
+    }
+    let sinks = republished(manifest, entries);
+    Decision::Refuse(match &savepoint.continued {
+        Some(by) => {
+            let name = manifest.savepoint.clone().unwrap_or_default();
+            Refusal::Continued { name, by: by.clone(), sinks }
+        }
+        None => Refusal::NeedsReplay { from: manifest.id, resolved, passed_over: damages, sinks },
+    })
+}
+
+fn not_rolled_back(entries: &[Entry], damages: &[Damage]) -> Vec<Damage> {
+    let notes: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| match entry.kind {
+            EntryKind::RolledBack(to) => Some((kept_up_to(entries, entry.number, to), entry.number)),
+            _ => None,
+        })
+        .collect();
+    let is_covered = |damage: &Damage| {
+        damage.entry.is_some_and(|number| notes.iter().any(|(kept, noted)| *kept < number && number < *noted))
+    };
+    damages.iter().filter(|damage| !is_covered(damage)).cloned().collect()
+}
+
+/// Returns the number of the entry that a roll-back noted at `noted` went down to.
+fn kept_up_to(entries: &[Entry], noted: u64, to: Option<CheckpointId>) -> u64 {
+    let kept = entries.iter().filter(|entry| entry.number < noted);
+    let kept = kept.filter(|entry| entry.manifest().is_some_and(|manifest| Some(manifest.id) == to));
+    kept.map(|entry| entry.number).max().unwrap_or(0)
 }
 
 fn damages_of(number: u64, damages: &[Damage]) -> Vec<Damage> {
@@ -128,7 +245,7 @@ fn latest(entries: &[Entry], damages: &[Damage], policy: RestorePolicy) -> Decis
         return Decision::Restore(manifest.clone());
     }
     let allowed = policy.every_sink_idempotent || policy.allow_replay;
-    older(manifest, passed_over, resolved, allowed)
+    older(entries, manifest, passed_over, resolved, allowed)
 }
 
 fn named(entries: &[Entry], damages: &[Damage], id: CheckpointId, policy: RestorePolicy) -> Decision {
@@ -145,10 +262,11 @@ fn named(entries: &[Entry], damages: &[Damage], id: CheckpointId, policy: Restor
     if is_newest && passed_over.is_empty() && resolved <= Some(id) {
         return Decision::Restore(manifest.clone());
     }
-    older(manifest, passed_over, resolved, policy.allow_replay)
+    older(entries, manifest, passed_over, resolved, policy.allow_replay)
 }
 
 fn older(
+    entries: &[Entry],
     manifest: &Manifest,
     passed_over: Vec<Damage>,
     resolved: Option<CheckpointId>,
@@ -156,6 +274,9 @@ fn older(
 ) -> Decision {
     match allowed {
         true => Decision::Replay { from: manifest.clone(), passed_over },
-        false => Decision::Refuse(Refusal::NeedsReplay { from: manifest.id, resolved, passed_over }),
+        false => {
+            let sinks = republished(manifest, entries);
+            Decision::Refuse(Refusal::NeedsReplay { from: manifest.id, resolved, passed_over, sinks })
+        }
     }
 }

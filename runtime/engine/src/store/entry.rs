@@ -37,6 +37,10 @@ pub enum EntryKind {
     /// This checkpoint and all before it may be deleted, and are no longer to be restored.
     #[serde(with = "id")]
     Discarding(CheckpointId),
+    /// Checkpoints above this one, and before this entry, are no longer to be restored: what they added is dropped, and
+    /// read again. `None`: none of before is. Never deleted.
+    #[serde(with = "optional_id")]
+    RolledBack(Option<CheckpointId>),
 }
 
 /// Who took a lease.
@@ -113,6 +117,24 @@ pub(crate) mod id {
     pub(crate) fn parse(text: &str) -> Option<CheckpointId> {
         let (attempt, sequence) = text.split_once('-')?;
         Some(CheckpointId::new(attempt.parse().ok()?, sequence.parse().ok()?))
+    }
+}
+
+/// Ids that may be absent, as text or `null`.
+pub(crate) mod optional_id {
+    use levada_core::CheckpointId;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(clippy::ref_option)] // serde wants it so
+    pub(crate) fn serialize<S: Serializer>(id: &Option<CheckpointId>, to: S) -> Result<S::Ok, S::Error> {
+        id.map(|id| id.to_string()).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CheckpointId>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        let id = super::id::parse(&text);
+        id.map(Some).ok_or_else(|| D::Error::custom(format!("{text:?} is no checkpoint id")))
     }
 }
 

@@ -5,6 +5,7 @@
 pub const FAIL_POINTS: &[&str] = &[
     "store::lease::before",
     "store::lease::after",
+    "store::piece::before",
     "store::part::before",
     "store::part::between_chunks",
     "store::part::before_complete",
@@ -19,6 +20,7 @@ pub const FAIL_POINTS: &[&str] = &[
     "store::retention::before_discarding",
     "store::retention::after_discarding",
     "store::retention::between_deletions",
+    "store::retention::between_pieces",
     "store::retention::after",
 ];
 

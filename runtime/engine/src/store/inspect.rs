@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use levada_core::{CheckpointId, Timestamp};
 
 use super::Store;
-use super::backend::Backend;
-use super::entry::EntryKind;
+use super::backend::{Backend, Patience};
+use super::entry::{Entry, EntryKind};
 use super::error::{Holder, StoreError};
-use super::log::{Damage, Log, checkpoints, horizon, newest_resolved};
+use super::log::{Damage, Log, RollBacks, checkpoints, horizon, newest_resolved};
 use super::manifest::{Manifest, OperatorState, Stored};
+use crate::failpoint::fail_point;
 
 /// A store's content.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -50,6 +51,13 @@ pub enum Row {
         /// The checkpoint.
         id: CheckpointId,
     },
+    /// What came after a checkpoint is dropped and read again.
+    RolledBack {
+        /// The entry's number.
+        number: u64,
+        /// The checkpoint; none: everything before is dropped.
+        to: Option<CheckpointId>,
+    },
 }
 
 /// A checkpoint, in figures.
@@ -69,6 +77,10 @@ pub struct CheckpointSummary {
     pub bytes: u64,
     /// Transactions that wait for it.
     pub pending_transactions: u64,
+    /// Records in them.
+    pub pending_records: u64,
+    /// How many records each sink has taken since the job began.
+    pub records: BTreeMap<String, u64>,
     /// Its operators by uid.
     pub operators: BTreeMap<String, OperatorSummary>,
 }
@@ -86,6 +98,10 @@ pub struct OperatorSummary {
     pub positions: BTreeMap<String, u64>,
     /// Transactions that wait.
     pub pending_transactions: u64,
+    /// Records in them.
+    pub pending_records: u64,
+    /// Pieces that its states refer to.
+    pub pieces: u64,
 }
 
 fn summarize_operator(operator: &OperatorState) -> OperatorSummary {
@@ -94,39 +110,42 @@ fn summarize_operator(operator: &OperatorState) -> OperatorSummary {
         summary.bytes += subtask.stored.bytes();
         summary.parts += u64::from(matches!(subtask.stored, Stored::Part(_)));
         summary.pending_transactions += subtask.pending_transactions;
+        summary.pending_records += subtask.pending_records;
+        summary.pieces += subtask.pieces.len() as u64;
+        summary.bytes += subtask.pieces.iter().map(|piece| piece.length).sum::<u64>();
         summary.positions.extend(subtask.positions.clone());
     }
     summary
 }
 
-fn summarize(
-    manifest: &Manifest,
-    resolved: Option<CheckpointId>,
-    horizon: Option<CheckpointId>,
-) -> CheckpointSummary {
+fn summarize(number: u64, manifest: &Manifest, entries: &[Entry]) -> CheckpointSummary {
+    let is_rolled_back = RollBacks::of(entries).cover(number, manifest.id);
     let operators: BTreeMap<_, _> =
         manifest.operators.iter().map(|(uid, state)| (uid.clone(), summarize_operator(state))).collect();
     CheckpointSummary {
         id: manifest.id,
         triggered: manifest.triggered,
         savepoint: manifest.savepoint.clone(),
-        resolved: Some(manifest.id) <= resolved,
-        discarded: Some(manifest.id) <= horizon,
+        resolved: !is_rolled_back && Some(manifest.id) <= newest_resolved(entries),
+        discarded: is_rolled_back || Some(manifest.id) <= horizon(entries),
         bytes: operators.values().map(|operator| operator.bytes).sum(),
         pending_transactions: operators.values().map(|operator| operator.pending_transactions).sum(),
+        pending_records: operators.values().map(|operator| operator.pending_records).sum(),
+        records: manifest.records.clone(),
         operators,
     }
 }
 
 fn listing(log: Log) -> Listing {
-    let (resolved, horizon) = (newest_resolved(&log.entries), horizon(&log.entries));
     let rows = log.entries.iter().map(|entry| match &entry.kind {
         EntryKind::Lease(lease) => Row::Lease { holder: lease.holder(entry.number) },
         EntryKind::Checkpoint(manifest) => {
-            Row::Checkpoint { number: entry.number, summary: summarize(manifest, resolved, horizon) }
+            let summary = summarize(entry.number, manifest, &log.entries);
+            Row::Checkpoint { number: entry.number, summary }
         }
         EntryKind::Resolved(id) => Row::Resolved { number: entry.number, id: *id },
         EntryKind::Discarding(id) => Row::Discarding { number: entry.number, id: *id },
+        EntryKind::RolledBack(to) => Row::RolledBack { number: entry.number, to: *to },
     });
     Listing { rows: rows.collect(), damages: log.damages }
 }
@@ -137,7 +156,7 @@ impl Store {
     /// # Errors
     /// The place does not exist or cannot be reached.
     pub fn open_to_read(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::over(Backend::open_existing(url)?))
+        Ok(Self::over(Backend::open_existing(url, Patience::Person)?))
     }
 
     /// Lists the entries. Parts are not read: damage is that of entries.
@@ -162,8 +181,12 @@ impl Store {
             (manifest.id == id).then_some((entry.number, manifest))
         });
         let Some((number, manifest)) = wanted else { return Ok(None) };
+        fail_point!("store::inspect::between_log_and_pieces");
         let damages = self.damages_of(Some(number), manifest).await?;
-        let summary = summarize(manifest, newest_resolved(&log.entries), horizon(&log.entries));
+        // What may be deleted may be gone: no damage.
+        let (damages, horizon) = self.without_discarded(damages, &log, horizon(&log.entries)).await?;
+        let mut summary = summarize(number, manifest, &log.entries);
+        summary.discarded |= Some(manifest.id) <= horizon;
         Ok(Some((summary, damages)))
     }
 
@@ -173,11 +196,32 @@ impl Store {
     /// The store cannot be read.
     pub async fn verify(&self) -> Result<Listing, StoreError> {
         let mut log = self.log().await?;
+        fail_point!("store::inspect::between_log_and_pieces");
         let mut damages = Vec::new();
         for (number, manifest) in checkpoints(&log.entries) {
             damages.extend(self.damages_of(Some(number), manifest).await?);
         }
+        let (damages, _) = self.without_discarded(damages, &log, horizon(&log.entries)).await?;
         log.damages.extend(damages);
         Ok(listing(log))
+    }
+
+    /// Leaves out damages of checkpoints that a running job has discarded since the log was read: their parts are gone
+    /// because nobody needs them. Returns the newest discarded checkpoint, too.
+    async fn without_discarded(
+        &self,
+        mut damages: Vec<Damage>,
+        log: &Log,
+        horizon_then: Option<CheckpointId>,
+    ) -> Result<(Vec<Damage>, Option<CheckpointId>), StoreError> {
+        if damages.is_empty() {
+            return Ok((damages, horizon_then));
+        }
+        let horizon_now = horizon(&self.log().await?.entries).max(horizon_then);
+        let manifests = log.entries.iter().filter_map(|entry| Some((entry.number, entry.manifest()?.id)));
+        let ids: BTreeMap<u64, CheckpointId> = manifests.collect();
+        let id_of = |damage: &Damage| damage.entry.and_then(|number| ids.get(&number).copied());
+        damages.retain(|damage| id_of(damage).is_none_or(|id| Some(id) > horizon_now));
+        Ok((damages, horizon_now))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levada_core::{CheckpointId, Timestamp};
+use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
@@ -268,6 +269,31 @@ impl Lease {
         self.append(EntryKind::Discarding(id)).await
     }
 
+    /// Says that everything above `to` is dropped and will be read again, also by a process that goes on from here after
+    /// this one has died; `None` for everything there is. Returns the entry's number.
+    ///
+    /// # Errors
+    /// As [`Lease::resolve`].
+    pub async fn roll_back(&mut self, to: Option<CheckpointId>) -> Result<u64, StoreError> {
+        self.append(EntryKind::RolledBack(to)).await
+    }
+
+    /// Looks whether this process still holds the store. Another may take it the moment after: what must not happen then,
+    /// only an append can guard.
+    ///
+    /// # Errors
+    /// [`StoreError::TakenOver`] when another process has taken it; or the store cannot be read.
+    pub async fn confirm(&self) -> Result<(), StoreError> {
+        let log = self.store.log().await?;
+        match log.newest_lease() {
+            Some((entry, lease)) if entry.number > self.attempt => {
+                let by = Some(Box::new(lease.holder(entry.number)));
+                Err(StoreError::TakenOver { number: entry.number, by })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Appends at the number behind the last known one. Cancel safe: an entry that a dropped future left behind is found
     /// by the next append.
     async fn append(&mut self, kind: EntryKind) -> Result<u64, StoreError> {
@@ -304,13 +330,26 @@ impl Lease {
     /// # Errors
     /// The store cannot be used; retention deletes what is left.
     pub async fn abandon(&self, id: CheckpointId) -> Result<(), StoreError> {
+        let folder = PartHome::Checkpoint(id).path(&self.store.backend, &id.to_string());
+        self.abandon_below(id, "parts", &folder).await
+    }
+
+    /// Deletes the parts of a savepoint that was aborted, as [`Lease::abandon`] those of a checkpoint.
+    ///
+    /// # Errors
+    /// The store cannot be used; what is left has no manifest, and is no savepoint.
+    pub async fn abandon_savepoint(&self, id: CheckpointId, name: &str) -> Result<(), StoreError> {
+        let folder = self.store.backend.path(&["savepoints", name]);
+        self.abandon_below(id, "savepoints", &folder).await
+    }
+
+    async fn abandon_below(&self, id: CheckpointId, listed: &str, folder: &Path) -> Result<(), StoreError> {
         let may_be_complete = self.unsettled.contains(&id) || id.attempt != self.attempt;
         if may_be_complete || self.store.log().await?.checkpoints().any(|(_, manifest)| manifest.id == id) {
             return Ok(());
         }
-        let folder = PartHome::Checkpoint(id).path(&self.store.backend, &id.to_string());
-        for part in self.store.backend.list("parts").await? {
-            if part.location.prefix_matches(&folder) {
+        for part in self.store.backend.list(listed).await? {
+            if part.location.prefix_matches(folder) {
                 self.store.backend.delete(&part.location).await?;
             }
         }

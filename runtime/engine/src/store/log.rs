@@ -14,6 +14,7 @@ use super::entry::{Entry, EntryKind, LeaseRecord};
 use super::error::StoreError;
 use super::frame::Flaw;
 use super::manifest::Manifest;
+use super::part::PartHome;
 
 /// The folder of the entries.
 pub(crate) const FOLDER: &str = "log";
@@ -87,15 +88,53 @@ impl Log {
     pub fn checkpoints(&self) -> impl DoubleEndedIterator<Item = (u64, &Manifest)> {
         checkpoints(&self.entries)
     }
+
+    /// Returns the newest checkpoint of which everything is visible, and which was not rolled back.
+    pub fn newest_resolved(&self) -> Option<CheckpointId> {
+        newest_resolved(&self.entries)
+    }
+
+    /// Walks through the checkpoints that were rolled back and not discarded since, oldest first.
+    pub fn rolled_back(&self) -> impl Iterator<Item = (u64, &Manifest)> {
+        let (horizon, roll_backs) = (horizon(&self.entries), RollBacks::of(&self.entries));
+        let manifests = self.entries.iter().filter_map(|entry| Some((entry.number, entry.manifest()?)));
+        manifests.filter(move |(number, manifest)| {
+            Some(manifest.id) > horizon && roll_backs.cover(*number, manifest.id)
+        })
+    }
+
+    /// Tells whether there is, or was, a checkpoint, or something that may have been one.
+    pub(crate) fn has_history(&self) -> bool {
+        let is_any = self.newest_resolved().max(horizon(&self.entries)).is_some();
+        is_any || self.checkpoints().next().is_some() || !self.damages.is_empty()
+    }
 }
 
-/// Walks through the checkpoints that were not discarded, oldest first.
+/// Walks through the checkpoints that were neither discarded nor rolled back, oldest first.
 pub(crate) fn checkpoints(entries: &[Entry]) -> impl DoubleEndedIterator<Item = (u64, &Manifest)> {
-    let horizon = horizon(entries);
-    entries
-        .iter()
-        .filter_map(|entry| Some((entry.number, entry.manifest()?)))
-        .filter(move |(_, manifest)| Some(manifest.id) > horizon)
+    let (horizon, roll_backs) = (horizon(entries), RollBacks::of(entries));
+    entries.iter().filter_map(|entry| Some((entry.number, entry.manifest()?))).filter(
+        move |(number, manifest)| Some(manifest.id) > horizon && !roll_backs.cover(*number, manifest.id),
+    )
+}
+
+/// The roll-backs of a log: where each was noted, and down to which checkpoint it went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RollBacks(Vec<(u64, Option<CheckpointId>)>);
+
+impl RollBacks {
+    pub(crate) fn of(entries: &[Entry]) -> Self {
+        let noted = entries.iter().filter_map(|entry| match entry.kind {
+            EntryKind::RolledBack(to) => Some((entry.number, to)),
+            _ => None,
+        });
+        Self(noted.collect())
+    }
+
+    /// Tells whether what an entry says of a checkpoint was rolled back.
+    pub(crate) fn cover(&self, number: u64, id: CheckpointId) -> bool {
+        self.0.iter().any(|(noted, to)| number < *noted && Some(id) > *to)
+    }
 }
 
 /// Returns the newest checkpoint that may be deleted; all before it may be, too.
@@ -107,10 +146,11 @@ pub(crate) fn horizon(entries: &[Entry]) -> Option<CheckpointId> {
     entries.iter().filter_map(discarded).max()
 }
 
-/// Returns the newest checkpoint of which everything is visible.
+/// Returns the newest checkpoint of which everything is visible, and which was not rolled back.
 pub(crate) fn newest_resolved(entries: &[Entry]) -> Option<CheckpointId> {
+    let roll_backs = RollBacks::of(entries);
     let resolved = |entry: &Entry| match entry.kind {
-        EntryKind::Resolved(id) => Some(id),
+        EntryKind::Resolved(id) if !roll_backs.cover(entry.number, id) => Some(id),
         _ => None,
     };
     entries.iter().filter_map(resolved).max()
@@ -240,10 +280,11 @@ impl Store {
         if let Err((place, flaw)) = manifest.check() {
             damages.push(Damage::new(entry, Piece::Inline(place), flaw));
         }
-        let home = manifest.home();
-        for part in manifest.parts() {
+        let (home, pieces) = (manifest.home(), PartHome::Pieces);
+        let parts = manifest.parts().map(|part| (&home, part));
+        for (home, part) in parts.chain(manifest.pieces().map(|piece| (&pieces, piece))) {
             let read = async {
-                let mut reader = self.part_reader(&home, part).await?;
+                let mut reader = self.part_reader(home, part).await?;
                 while reader.next().await?.is_some() {}
                 Ok(())
             };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use levada_core::{CheckpointId, State, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,13 @@ pub struct Manifest {
     /// The name of the savepoint that it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub savepoint: Option<String>,
+    /// Whether event time came to its end with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
+    /// How many records each sink has taken since the job began, over all its starts; for people, and to tell them what
+    /// would be published again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub records: BTreeMap<String, u64>,
     /// The operators by uid.
     pub operators: BTreeMap<String, OperatorState>,
 }
@@ -39,7 +47,7 @@ pub struct OperatorState {
 }
 
 /// The state of one subtask, with what a person may want to know of it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SubtaskState {
     /// Where the state is.
     pub stored: Stored,
@@ -49,6 +57,12 @@ pub struct SubtaskState {
     /// Transactions that wait for this checkpoint; for people.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pending_transactions: u64,
+    /// Records in them; for people.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pending_records: u64,
+    /// Pieces that the state refers to. They may be older than the checkpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<PartRef>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
@@ -71,13 +85,13 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Encodes a small state into the manifest; returns the bytes of a large one, for a part.
-    pub(crate) fn inline(state: &State) -> Result<Self, Vec<u8>> {
+    /// Encodes a small state into the manifest; `None` for a large one, which needs a part.
+    pub(crate) fn inline(state: &State) -> Option<Self> {
         if state.is_empty() {
-            return Ok(Stored::Nothing);
+            return Some(Stored::Nothing);
         }
-        let bytes = codec::encode(state);
-        if bytes.len() <= INLINE_LIMIT { Ok(Stored::Inline(bytes)) } else { Err(bytes) }
+        let is_small = codec::encoded_length(state) <= INLINE_LIMIT;
+        is_small.then(|| Stored::Inline(codec::encode(state)))
     }
 
     /// Returns its size in bytes.
@@ -93,7 +107,14 @@ impl Stored {
 impl Manifest {
     /// Makes the manifest of a checkpoint without operators.
     pub fn new(id: CheckpointId, triggered: Timestamp) -> Self {
-        Self { id, triggered, savepoint: None, operators: BTreeMap::new() }
+        Self {
+            id,
+            triggered,
+            savepoint: None,
+            drained: false,
+            records: BTreeMap::new(),
+            operators: BTreeMap::new(),
+        }
     }
 
     /// Walks through the parts.
@@ -103,6 +124,11 @@ impl Manifest {
             Stored::Part(part) => Some(part),
             _ => None,
         })
+    }
+
+    /// Walks through the pieces that its states refer to.
+    pub fn pieces(&self) -> impl Iterator<Item = &PartRef> {
+        self.operators.values().flat_map(|operator| &operator.subtasks).flat_map(|subtask| &subtask.pieces)
     }
 
     /// Tells where its parts are.
@@ -118,7 +144,7 @@ impl Manifest {
         for (uid, operator) in &self.operators {
             for (subtask, state) in operator.subtasks.iter().enumerate() {
                 if let Stored::Inline(bytes) = &state.stored {
-                    let read = codec::decode(bytes);
+                    let read = codec::decode(Bytes::copy_from_slice(bytes));
                     read.map_err(|error| {
                         (format!("{uid}, subtask {subtask}"), Flaw::Content(error.to_string()))
                     })?;

@@ -7,6 +7,7 @@
 //!  log/  1 lease ─ 2 checkpoint 1-1 ─ 3 resolved 1-1 ─ 4 checkpoint 1-2 ─ 5 lease ─ 6 checkpoint 5-1 ─ …
 //!        └─────────── attempt 1 may append only at 5, and 5 is taken ───┘
 //!  parts/1-2/…       state too large for the manifest, written before the entry that names it
+//!  pieces/1-2/…      long segments while their interval grows; kept as long as a checkpoint or a savepoint names them
 //!  savepoints/NAME/  a manifest and its parts, complete in itself, for the user to keep, copy and delete
 //!  heartbeat/5       "attempt 5 lives": advice for a second process, no part of safety
 //! ```
@@ -49,11 +50,14 @@ mod retention;
 mod savepoint;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use levada_core::{Clock, SystemClock};
 
-pub use choose::{Decision, Refusal, RestoreFrom, RestorePolicy, choose};
+pub use choose::{
+    Decision, Refusal, Republished, RestoreFrom, RestorePolicy, choose, choose_savepoint, republished,
+};
 pub use entry::{Entry, EntryKind, LeaseRecord};
 pub use error::{Holder, StoreError};
 #[cfg(feature = "failpoints")]
@@ -94,6 +98,14 @@ impl Store {
     /// The place cannot be reached or written, or it does not create conditionally: that is tried, not believed.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::opened(Backend::open(url).await?).await
+    }
+
+    /// Opens the store in a directory, which is created if it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`].
+    pub async fn open_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::opened(Backend::open_folder(folder.into()).await?).await
     }
 
     async fn opened(backend: Backend) -> Result<Self, StoreError> {

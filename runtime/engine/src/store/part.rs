@@ -31,6 +31,8 @@ pub enum PartHome {
     Checkpoint(CheckpointId),
     /// That of a savepoint, by its name, which only people delete.
     Savepoint(String),
+    /// That of the pieces that states refer to, which retention deletes when no checkpoint names them any more.
+    Pieces,
 }
 
 /// Names a part and tells what must be in it.
@@ -51,7 +53,7 @@ impl PartHome {
         let unique = format!("{:032x}", rand::random::<u128>());
         match self {
             PartHome::Checkpoint(id) => format!("{id}/{unique}"),
-            PartHome::Savepoint(_) => unique,
+            PartHome::Savepoint(_) | PartHome::Pieces => unique,
         }
     }
 
@@ -59,6 +61,7 @@ impl PartHome {
         let folder = match self {
             PartHome::Checkpoint(_) => backend.path(&["parts"]),
             PartHome::Savepoint(savepoint) => backend.path(&["savepoints", savepoint]),
+            PartHome::Pieces => backend.path(&["pieces"]),
         };
         name.split('/').fold(folder, |path, segment| path.join(segment))
     }
@@ -173,7 +176,10 @@ impl Store {
     ///
     /// It must be complete before the entry that names it is appended.
     pub fn part_writer(&self, home: &PartHome) -> PartWriter {
-        let name = home.new_name();
+        self.part_writer_named(home, home.new_name())
+    }
+
+    fn part_writer_named(&self, home: &PartHome, name: String) -> PartWriter {
         let path = home.path(&self.backend, &name);
         let (backend, sum) = (self.backend.clone(), crc32fast::Hasher::new());
         PartWriter { backend, path, name, length: 0, sum, small: Vec::new(), upload: None }
@@ -186,6 +192,18 @@ impl Store {
     pub async fn put_part(&self, home: &PartHome, bytes: Bytes) -> Result<PartRef, StoreError> {
         fail_point!("store::part::before");
         let mut writer = self.part_writer(home);
+        writer.write(bytes).await?;
+        writer.finish().await
+    }
+
+    /// Writes a piece of state that no checkpoint names yet; one from `covered_by` on will.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn put_piece(&self, covered_by: CheckpointId, bytes: Bytes) -> Result<PartRef, StoreError> {
+        fail_point!("store::piece::before");
+        let name = format!("{covered_by}/{:032x}", rand::random::<u128>());
+        let mut writer = self.part_writer_named(&PartHome::Pieces, name);
         writer.write(bytes).await?;
         writer.finish().await
     }
@@ -218,18 +236,24 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Writes the state of a subtask: into the manifest if it is small, else as a part.
+    /// Writes the state of a subtask: into the manifest if it is small, else as a part, without a copy of the whole.
     ///
     /// # Errors
     /// The part cannot be written.
     pub async fn put_state(&self, home: &PartHome, state: &State) -> Result<Stored, StoreError> {
-        match Stored::inline(state) {
-            Ok(stored) => Ok(stored),
-            Err(bytes) => self.put_part(home, bytes.into()).await.map(Stored::Part),
+        if let Some(stored) = Stored::inline(state) {
+            return Ok(stored);
         }
+        fail_point!("store::part::before");
+        let mut writer = self.part_writer(home);
+        for piece in codec::pieces(state) {
+            writer.write(piece).await?;
+        }
+        writer.finish().await.map(Stored::Part)
     }
 
-    /// Reads the state of a subtask; `home` is that of its manifest.
+    /// Reads the state of a subtask; `home` is that of its manifest. The elements are slices of one buffer, which stays in
+    /// memory as long as one of them.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is not what was written; or it cannot be read.
@@ -239,7 +263,7 @@ impl Store {
             Stored::Inline(bytes) => (bytes.clone(), Piece::Entry),
             Stored::Part(part) => (self.get_part(home, part).await?, Piece::Part(part.name.clone())),
         };
-        codec::decode(&bytes)
+        codec::decode(bytes.into())
             .map_err(|error| Damage::new(None, piece, Flaw::Content(error.to_string())).into())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use levada_core::CheckpointId;
 
-use super::entry::{Entry, id};
+use super::entry::{Entry, EntryKind, id};
 use super::error::StoreError;
 use super::lease::Lease;
 use super::log::{self, Log, checkpoints, horizon, newest_resolved};
@@ -24,6 +24,8 @@ pub struct Swept {
     pub discarded: Option<CheckpointId>,
     /// Parts deleted.
     pub parts: u64,
+    /// Pieces deleted.
+    pub pieces: u64,
     /// Entries deleted.
     pub entries: u64,
 }
@@ -42,15 +44,16 @@ pub(crate) fn discardable(entries: &[Entry], keep: usize) -> Option<CheckpointId
     with_next.filter(|pair| pair[1] <= resolved).map(|pair| pair[0]).next_back()
 }
 
-/// Tells which entries can be deleted: those before the oldest checkpoint that is kept, but no lease, and none before a
-/// lease or before what may have been one.
+/// Tells which entries can be deleted: those before the oldest checkpoint that is kept, but no lease, none before a lease or
+/// before what may have been one, and no roll-back: what it covers may stand before a lease.
 fn deletable_entries(log: &Log) -> Vec<u64> {
     let Some((kept, _)) = checkpoints(&log.entries).next() else { return Vec::new() };
     let leases = log.entries.iter().filter(|entry| entry.lease().is_some()).map(|entry| entry.number);
     let unreadable = log.damages.iter().filter_map(|damage| damage.entry);
     let fences: BTreeSet<u64> = leases.chain(unreadable).collect();
     let may_go = |number: &u64| *number < kept && !fences.contains(number) && !fences.contains(&(number + 1));
-    log.entries.iter().map(|entry| entry.number).filter(may_go).collect()
+    let notes = |entry: &&Entry| matches!(entry.kind, EntryKind::RolledBack(_));
+    log.entries.iter().filter(|entry| !notes(entry)).map(|entry| entry.number).filter(may_go).collect()
 }
 
 /// Tells whether a part, by its name below the folder of parts, belongs to a checkpoint that was or would have been
@@ -76,9 +79,42 @@ impl Lease {
             log = self.store().log().await?;
         }
         let parts = self.sweep_parts(&log).await?;
+        let pieces = self.sweep_pieces(&log).await?;
         let entries = self.sweep_entries(&log).await?;
         fail_point!("store::retention::after");
-        Ok(Swept { discarded, parts, entries })
+        Ok(Swept { discarded, parts, pieces, entries })
+    }
+
+    /// Deletes the pieces that no checkpoint names any more, nor a savepoint, and those of intervals that no checkpoint came
+    /// to cover. A piece is named after the first checkpoint that can cover it, and the newest one that is complete covers
+    /// all pieces up to it.
+    async fn sweep_pieces(&self, log: &Log) -> Result<u64, StoreError> {
+        let backend = &self.store().backend;
+        let newest = log.entries.iter().filter_map(Entry::manifest).map(|manifest| manifest.id).max();
+        let kept: BTreeSet<String> = checkpoints(&log.entries)
+            .flat_map(|(_, manifest)| manifest.pieces())
+            .map(|piece| piece.name.clone())
+            .collect();
+        let folder = backend.path(&["pieces"]);
+        let mut garbage = Vec::new();
+        for piece in backend.list("pieces").await? {
+            let Some(segments) = piece.location.prefix_match(&folder) else { continue };
+            let name = segments.map(|segment| segment.as_ref().to_owned()).collect::<Vec<_>>().join("/");
+            let owner = name.split_once('/').and_then(|(owner, _)| id::parse(owner));
+            if owner.is_some_and(|owner| Some(owner) <= newest) && !kept.contains(&name) {
+                garbage.push((name, piece.location));
+            }
+        }
+        if garbage.is_empty() {
+            return Ok(0);
+        }
+        let by_savepoints = self.store().pieces_of_savepoints().await?;
+        garbage.retain(|(name, _)| !by_savepoints.contains(name));
+        for (_, location) in &garbage {
+            fail_point!("store::retention::between_pieces");
+            backend.delete(location).await?;
+        }
+        Ok(garbage.len() as u64)
     }
 
     async fn sweep_parts(&self, log: &Log) -> Result<u64, StoreError> {

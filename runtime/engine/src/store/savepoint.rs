@@ -1,5 +1,7 @@
 //! Savepoints: checkpoints that people keep.
 
+use std::collections::BTreeSet;
+
 use levada_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -77,18 +79,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] when a piece is missing or corrupt; or the store cannot be read.
     pub async fn savepoint(&self, name: &str) -> Result<Savepoint, StoreError> {
-        let damaged = |flaw| Damage::new(None, Piece::Savepoint(name.to_owned()), flaw);
-        let path = self.backend.path(&[FOLDER, name, MANIFEST]);
-        let framed = self.backend.read(&path).await?.ok_or_else(|| damaged(Flaw::Missing))?;
-        let json = frame::unwrap(&framed).map_err(damaged)?;
-        let mut manifest: Manifest =
-            serde_json::from_slice(json).map_err(|error| damaged(Flaw::Content(error.to_string())))?;
+        let mut manifest = self.read_manifest(name).await?;
         // The folder may have been copied under another name.
         manifest.savepoint = Some(name.to_owned());
         if let Some(damage) = self.damages_of(None, &manifest).await?.into_iter().next() {
             return Err(damage.into());
         }
         Ok(Savepoint { manifest, continued: self.read_continued(name).await? })
+    }
+
+    async fn read_manifest(&self, name: &str) -> Result<Manifest, StoreError> {
+        let damaged = |flaw| Damage::new(None, Piece::Savepoint(name.to_owned()), flaw);
+        let path = self.backend.path(&[FOLDER, name, MANIFEST]);
+        let framed = self.backend.read(&path).await?.ok_or_else(|| damaged(Flaw::Missing))?;
+        let json = frame::unwrap(&framed).map_err(damaged)?;
+        let read = serde_json::from_slice(json);
+        read.map_err(|error| damaged(Flaw::Content(error.to_string())).into())
     }
 
     async fn read_continued(&self, name: &str) -> Result<Option<Continued>, StoreError> {
@@ -98,6 +104,22 @@ impl Store {
         let json = frame::unwrap(&framed).map_err(damaged)?;
         let continued = serde_json::from_slice(json);
         continued.map(Some).map_err(|error| damaged(Flaw::Content(error.to_string())).into())
+    }
+
+    /// Returns where a savepoint is, for people: the store's place and the folder below it.
+    pub fn savepoint_location(&self, name: &str) -> String {
+        format!("{}/{}", self.backend.place().trim_end_matches('/'), [FOLDER, name].join("/"))
+    }
+
+    /// Returns the names of the pieces that savepoints refer to. The manifest of one that cannot be read may refer to any,
+    /// so it is an error.
+    pub(crate) async fn pieces_of_savepoints(&self) -> Result<BTreeSet<String>, StoreError> {
+        let mut pieces = BTreeSet::new();
+        for name in self.savepoints().await? {
+            let manifest = self.read_manifest(&name).await?;
+            pieces.extend(manifest.pieces().map(|piece| piece.name.clone()));
+        }
+        Ok(pieces)
     }
 
     /// Marks a savepoint as continued from; the first mark stays. Returns it.

@@ -287,7 +287,7 @@ async fn repeated_name_is_refused_by_the_builder() {
         .atomic_sink("table", once(vec![table.sink("us")]))
         .start()
         .expect_err("two steps of one name");
-    assert!(matches!(&refusal, ShapeError::RepeatedUid { uid } if uid == "text"));
+    assert!(matches!(&refusal, ShapeError::RepeatedUid { uid, .. } if uid == "text"));
     assert!(refusal.to_string().contains("\"text\""), "{refusal}");
     script.gone().await;
     assert_eq!(table.look(|store| store.closed), 0);

@@ -96,15 +96,15 @@ pub(crate) fn deal(states: &[State], parallelism: usize) -> Vec<State> {
     for (name, list) in states.iter().flat_map(State::iter) {
         let empty = ListState::new(Spread::Split, list.version, Vec::new());
         let joined = all.entry(name.to_owned()).or_insert(empty);
-        joined.elements.extend(list.elements.iter().cloned());
+        joined.elements = joined.elements.iter().chain(&list.elements).cloned().collect();
     }
     let mut dealt = vec![State::new(); parallelism];
     for (name, list) in all {
         let (size, longer) = (list.elements.len() / parallelism, list.elements.len() % parallelism);
-        let mut elements = list.elements.into_iter();
+        let mut elements = list.elements.iter().cloned();
         for (index, state) in dealt.iter_mut().enumerate() {
             let share = elements.by_ref().take(size + usize::from(index < longer)).collect();
-            state.insert(name.clone(), ListState::new(Spread::Split, list.version, share));
+            state.insert(name.clone(), ListState::of(Spread::Split, list.version, share));
         }
     }
     dealt

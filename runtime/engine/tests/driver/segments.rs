@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) shares_transaction: bool,
     /// The sink does not write the markers that it should.
     pub(crate) omits_marker: bool,
+    /// Uid and first checkpoint of the latest opening.
+    pub(crate) fenced_for: Option<(String, CheckpointId)>,
     pub(crate) faults: Faults,
 }
 
@@ -124,8 +126,16 @@ impl CheckpointCommitter for ScriptedCommitter {
         self.0.lock().faults.enter("open_committer")?.leave()
     }
 
+    async fn fence(&mut self, uid: &str, first: CheckpointId) -> Result<(), SinkError> {
+        let mut state = self.0.lock();
+        let entered = state.faults.enter("fence")?;
+        state.fenced_for = Some((uid.to_owned(), first));
+        entered.leave()
+    }
+
     async fn is_committed(&mut self, marker: &Marker) -> Result<bool, SinkError> {
         let mut state = self.0.lock();
+        assert!(state.fenced_for.is_some(), "asked before earlier openings were fenced off");
         state.faults.enter("is_committed")?.leave()?;
         Ok(state.markers.contains(marker))
     }
@@ -166,7 +176,7 @@ impl PieceStore for MemoryPieces {
         Some(self.bytes)
     }
 
-    async fn put(&mut self, piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
+    async fn put(&mut self, _: CheckpointId, piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
         let mut state = self.target.lock();
         let reference = format!("piece-{}", state.pieces.len()).into_bytes();
         state.pieces.insert(reference.clone(), piece);

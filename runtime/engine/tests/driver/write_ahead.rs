@@ -360,3 +360,59 @@ async fn a_marker_is_forgotten_when_two_complete_checkpoints_are_without_its_seg
     assert_eq!(target.lock().forgotten, [id(1), id(2)]);
     assert_eq!(target.markers(), ["job/sink/0/1-3", "job/sink/0/1-4"]);
 }
+
+/// [TPL-07] Before anything is asked or sent, an opening fences those before it off.
+#[tokio::test]
+async fn an_opening_fences_earlier_ones_off_first() {
+    let target = Target::default();
+    let mut driver = opened(&target).await;
+    write(&mut driver, [1]).await.unwrap();
+    let state = barrier(&mut driver, id(1)).await.unwrap();
+    let mut next = target.driver();
+    next.open(context(0, 1, 2), restored(id(1), &state)).await.unwrap();
+    let first = context(0, 1, 2).first;
+    assert_eq!(target.lock().fenced_for, Some(("sink".to_owned(), first)));
+
+    target.lock().faults.fail("fence", ErrorClass::Fenced, 1);
+    let refused = target.driver().open(context(0, 1, 2), restored(id(1), &state)).await.unwrap_err();
+    assert!(refused.is_fenced(), "{refused}");
+}
+
+/// [TPL-06] What no later notification can mend fails the task, and stays in the checkpoint.
+#[tokio::test]
+async fn a_segment_with_a_bad_record_fails_the_task_and_stays() {
+    for class in [ErrorClass::BadRecord, ErrorClass::Fenced] {
+        let target = Target::default();
+        let mut driver = opened(&target).await;
+        write(&mut driver, [1]).await.unwrap();
+        barrier(&mut driver, id(1)).await.unwrap();
+        write(&mut driver, [2]).await.unwrap();
+        let state = barrier(&mut driver, id(2)).await.unwrap();
+        target.lock().faults.fail("send", class, 1);
+        let error = driver.complete(id(2)).await.unwrap_err();
+        assert_eq!(error.to_string(), "segment job/sink/0/1-1 cannot be sent");
+        assert_eq!(error.is_fenced(), class == ErrorClass::Fenced);
+        assert!(target.visible().is_empty());
+
+        let mut next = target.driver();
+        next.open(context(0, 1, 2), restored(id(2), &state)).await.unwrap();
+        next.complete(id(2)).await.unwrap();
+        assert_eq!(target.visible(), [1, 2]);
+    }
+}
+
+/// [TPL-07] A job that starts with an empty store uses ids again. To take its segments as sent would lose them.
+#[tokio::test]
+async fn a_marker_of_a_segment_that_was_never_sent_fails_the_task() {
+    let target = Target::default();
+    let mut driver = opened(&target).await;
+    write(&mut driver, [1]).await.unwrap();
+    barrier(&mut driver, id(1)).await.unwrap();
+    driver.complete(id(1)).await.unwrap();
+
+    let mut anew = opened(&target).await;
+    write(&mut anew, [2]).await.unwrap();
+    barrier(&mut anew, id(1)).await.unwrap();
+    let error = anew.complete(id(1)).await.unwrap_err();
+    assert!(error.to_string().starts_with("segment job/sink/0/1-1 was never sent"), "{error}");
+}

@@ -48,7 +48,7 @@ async fn state_of_every_format_is_read() {
         return write(folder.into()).await;
     }
     let bytes = fs::read(golden().join("state-1.bin")).unwrap();
-    assert_eq!(codec::decode(&bytes).unwrap(), state());
+    assert_eq!(codec::decode(bytes.clone().into()).unwrap(), state());
     assert_eq!(codec::encode(&state()), bytes, "a changed encoding needs a new format number");
 }
 

@@ -1,4 +1,4 @@
-//! The checkpoint store, in memory and in a directory.
+//! The checkpoint store, in memory, in a directory, and on an S3 server where `.ci/s3/run` started one.
 
 mod crash;
 mod disk;
@@ -7,4 +7,5 @@ mod leases;
 mod parts;
 mod places;
 mod recovery;
+mod s3;
 mod savepoints;

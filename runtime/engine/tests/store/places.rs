@@ -25,23 +25,49 @@ impl Clock for StillClock {
     }
 }
 
+/// Names a bucket of an S3 server to run the same tests in; `.ci/s3/run` sets it.
+pub(crate) const S3_STORE: &str = "LEVADA_S3_STORE";
+
+#[derive(Debug)]
+enum Kind {
+    Memory(Store),
+    Directory,
+    /// Below a prefix of its own.
+    Cloud(String),
+}
+
 pub(crate) struct Place {
-    memory: Option<Store>,
+    kind: Kind,
     folder: TempDir,
     pub(crate) clock: Arc<StillClock>,
 }
 
 impl Place {
-    pub(crate) async fn all() -> [Place; 2] {
-        [Self::memory().await, Self::directory()]
+    pub(crate) async fn all() -> Vec<Place> {
+        let mut places = vec![Self::memory().await, Self::directory()];
+        if let Ok(bucket) = std::env::var(S3_STORE) {
+            places.push(Self::cloud(&bucket).await);
+        }
+        places
+    }
+
+    fn of(kind: Kind) -> Place {
+        Place { kind, folder: tempfile::tempdir().unwrap(), clock: Arc::default() }
     }
 
     pub(crate) async fn memory() -> Place {
-        Place { memory: Some(Store::open("memory:").await.unwrap()), ..Self::directory() }
+        Self::of(Kind::Memory(Store::open("memory:").await.unwrap()))
     }
 
     pub(crate) fn directory() -> Place {
-        Place { memory: None, folder: tempfile::tempdir().unwrap(), clock: Arc::default() }
+        Self::of(Kind::Directory)
+    }
+
+    pub(crate) async fn cloud(bucket: &str) -> Place {
+        let url = format!("{bucket}/{:032x}", rand::random::<u128>());
+        // Tried once here, and not again by everybody who opens it.
+        Store::open(&url).await.unwrap();
+        Self::of(Kind::Cloud(url))
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -50,9 +76,10 @@ impl Place {
 
     /// Opens the store as one more process of this machine would.
     pub(crate) async fn open(&self) -> Store {
-        let store = match &self.memory {
-            Some(store) => store.clone(),
-            None => Store::open(self.folder().to_str().unwrap()).await.unwrap(),
+        let store = match &self.kind {
+            Kind::Memory(store) => store.clone(),
+            Kind::Directory => Store::open_folder(self.folder()).await.unwrap(),
+            Kind::Cloud(url) => Store::open_to_read(url).unwrap(),
         };
         let clock: Arc<dyn Clock> = Arc::<StillClock>::clone(&self.clock);
         store.with_clock(clock)
@@ -78,7 +105,12 @@ pub(crate) async fn written(store: &Store, id: CheckpointId) -> Manifest {
     for bytes in [10_000, 10] {
         let stored = store.put_state(&home, &state_of(bytes)).await.unwrap();
         let positions = [(format!("topic-{bytes}"), bytes as u64)].into();
-        operator.subtasks.push(SubtaskState { stored, positions, pending_transactions: 1 });
+        operator.subtasks.push(SubtaskState {
+            stored,
+            positions,
+            pending_transactions: 1,
+            ..SubtaskState::default()
+        });
     }
     let mut manifest = Manifest::new(id, Timestamp(5));
     manifest.operators.insert("source".into(), operator);

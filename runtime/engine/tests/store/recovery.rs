@@ -190,7 +190,8 @@ async fn an_older_checkpoint_by_name_needs_replay_also_with_idempotent_sinks() {
             choose(&log.entries, &log.damages, from, policy)
         };
         let refused = named(id(2), IDEMPOTENT).await;
-        let expected = Refusal::NeedsReplay { from: id(2), resolved: Some(id(3)), passed_over: vec![] };
+        let expected =
+            Refusal::NeedsReplay { from: id(2), resolved: Some(id(3)), passed_over: vec![], sinks: vec![] };
         assert_eq!(refused, Decision::Refuse(expected));
         assert!(matches!(named(id(2), REPLAY).await, Decision::Replay { from, .. } if from.id == id(2)));
         assert!(matches!(named(id(3), IDEMPOTENT).await, Decision::Restore(_)));

@@ -81,7 +81,12 @@ async fn a_store_that_does_not_create_conditionally_is_refused() {
 async fn a_lost_answer_is_settled_by_reading_the_entry_back() {
     let scenario = FailScenario::setup();
     let folder = tempfile::tempdir().unwrap();
-    for store in [memory().await, Store::open(folder.path().to_str().unwrap()).await.unwrap()] {
+    let mut stores = vec![memory().await, Store::open(folder.path().to_str().unwrap()).await.unwrap()];
+    // Where `.ci/s3/run` started a server.
+    if let Ok(bucket) = std::env::var("LEVADA_S3_STORE") {
+        stores.push(Store::open(&format!("{bucket}/lost-answer")).await.unwrap());
+    }
+    for store in stores {
         fail::cfg("store::lost_answer", "return").unwrap();
         let mut lease = held(&store).await;
         assert_eq!(lease.attempt(), 1);
@@ -145,6 +150,7 @@ async fn a_lease_of_a_dropped_call_does_not_stand_in_the_way() {
 /// Everything a store does, once.
 async fn everything(store: Store) -> Result<(), StoreError> {
     let mut lease = held(&store).await;
+    store.put_piece(CheckpointId::new(lease.attempt(), 1), vec![1; 10].into()).await?;
     for sequence in 1..=4 {
         let id = complete(&mut lease, sequence).await?;
         lease.resolve(id).await?;
@@ -183,5 +189,34 @@ async fn a_crash_at_every_fail_point_leaves_a_whole_store() {
         everything(store.clone()).await.unwrap();
         assert_eq!(store.verify().await.unwrap().damages, [], "after going on from {point}");
     }
+    scenario.teardown();
+}
+
+/// [CHK-18] What a running job discards between the reading of the log and that of the parts is no damage; what is missing
+/// otherwise is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_discarded_while_somebody_looks_is_no_damage() {
+    let scenario = FailScenario::setup();
+    let store = memory().await;
+    let mut lease = held(&store).await;
+    let first = complete(&mut lease, 1).await.unwrap();
+    let second = complete(&mut lease, 2).await.unwrap();
+    lease.resolve(second).await.unwrap();
+    let (retaining, runtime) = (Arc::new(Mutex::new(lease)), tokio::runtime::Handle::current());
+    let job = Arc::clone(&retaining);
+    fail::cfg_callback("store::inspect::between_log_and_pieces", move || {
+        let mut lease = job.lock().unwrap();
+        runtime.block_on(async {
+            let next = lease.store().log().await.unwrap().checkpoints().count() as u64 + 10;
+            let id = complete(&mut lease, next).await.unwrap();
+            lease.resolve(id).await.unwrap();
+            lease.retain(2).await.unwrap();
+        });
+    })
+    .unwrap();
+    assert_eq!(store.verify().await.unwrap().damages, []);
+    let (summary, damages) = store.show(second).await.unwrap().unwrap();
+    assert_eq!((summary.discarded, damages), (true, vec![]));
+    assert!(store.log().await.unwrap().checkpoints().all(|(_, manifest)| manifest.id > first));
     scenario.teardown();
 }

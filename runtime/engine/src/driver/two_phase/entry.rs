@@ -89,6 +89,13 @@ impl<H: Storable> Entry<H> {
     }
 }
 
+/// Takes the transactions out of a state, all of which are known to be visible; what the sink stored beside them stays.
+pub(crate) fn without_pending<H: Storable>(state: &State) -> Result<State, StateError> {
+    let entries = Entry::<H>::all_of(state)?;
+    let elements = entries.into_iter().map(|entry| Entry { pending: Vec::new(), ..entry }.store());
+    Ok(state.clone().with(LIST, ListState::new(Spread::Split, FORMAT.version, elements.collect())))
+}
+
 fn put<H: Storable>(writer: &mut Writer, transaction: &StoredTransaction<H>) {
     writer.checkpoint(transaction.checkpoint);
     writer.timestamp(transaction.begun_at);

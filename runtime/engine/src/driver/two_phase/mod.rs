@@ -20,11 +20,14 @@ use levada_core::{Batch, CheckpointId, ErrorChain, SinkError, State, Timestamp};
 
 use self::entry::Entry;
 pub use self::entry::StoredTransaction;
+pub(crate) use self::entry::without_pending;
 pub use self::recovery::{Decision, JobRecovery, decide};
+pub(crate) use self::timeout::age;
 pub use self::timeout::{TimeoutTooShort, check_timeout};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
+use super::pending::Pending;
 use super::retry::Retry;
 use super::tally::DriverTally;
 use crate::failpoint::fail_point;
@@ -40,6 +43,17 @@ pub enum LossPolicy {
     ContinueAfterTimeout,
     /// Every lost transaction is counted, logged as an error, and passed over.
     Continue,
+}
+
+impl LossPolicy {
+    /// Tells whether a job goes on without a transaction of this age that a restore finds lost.
+    pub(crate) fn tolerates_restored(self, age: Duration, timeout: Option<Duration>) -> bool {
+        match self {
+            LossPolicy::Fail => false,
+            LossPolicy::ContinueAfterTimeout => timeout.is_some_and(|timeout| age > timeout),
+            LossPolicy::Continue => true,
+        }
+    }
 }
 
 /// How a two-phase sink is driven.
@@ -204,11 +218,9 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> TwoPhaseDriver<T, S> {
     }
 
     fn tolerates_loss(&self, origin: Origin, age: Duration) -> bool {
-        let is_timed_out = self.sink.transaction_timeout().is_some_and(|timeout| age > timeout);
-        match self.options.on_loss {
-            LossPolicy::Fail => false,
-            LossPolicy::ContinueAfterTimeout => origin == Origin::Restored && is_timed_out,
-            LossPolicy::Continue => true,
+        match origin {
+            Origin::Restored => self.options.on_loss.tolerates_restored(age, self.sink.transaction_timeout()),
+            Origin::Written => self.options.on_loss == LossPolicy::Continue,
         }
     }
 
@@ -301,6 +313,11 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> SinkDriver<T> for TwoPhaseDriver<T, S> {
             tracing::warn!(?handle, error = %ErrorChain(&error), "open transaction not aborted; left to its timeout");
         }
         self.sink.close().await;
+    }
+
+    fn pending(&self) -> Pending {
+        let records = self.pending.iter().map(|transaction| transaction.records).sum();
+        Pending { transactions: self.pending.len() as u64, records, ..Pending::default() }
     }
 
     fn tally(&self) -> DriverTally {

@@ -130,7 +130,27 @@ impl<H: Storable + Clone> JobRecovery<H> {
         self.transactions.iter().filter(move |transaction| chosen(transaction)).map(|found| &found.handle)
     }
 
-    /// Asks the target what became of them, and decides. A target that cannot be asked is trusted: the commits will tell.
+    /// Asks the target what became of them, in the order of [`JobRecovery::transactions`]. A target that cannot be asked is
+    /// trusted: the commits will tell.
+    ///
+    /// # Errors
+    /// The target cannot be reached, or it refused.
+    pub async fn fates<T, S>(&self, sink: &mut S) -> Result<Vec<Fate>, DriverError>
+    where
+        S: TwoPhaseCommitSink<T, Handle = H>,
+    {
+        let handles = self.handles(|_| true).cloned().collect::<Vec<_>>();
+        if handles.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answer = sink.inspect(&handles).await.map_err(DriverError::sink("inspect transactions"))?;
+        let Some(mut fates) = answer else { return Ok(vec![Fate::Pending; handles.len()]) };
+        // A handle that the answer is too short for has no known fate.
+        fates.resize(handles.len(), Fate::Unknown);
+        Ok(fates)
+    }
+
+    /// Asks the target what became of them, and decides.
     ///
     /// # Errors
     /// The target cannot be reached, or it refused.
@@ -142,15 +162,7 @@ impl<H: Storable + Clone> JobRecovery<H> {
     where
         S: TwoPhaseCommitSink<T, Handle = H>,
     {
-        let handles = self.handles(|_| true).cloned().collect::<Vec<_>>();
-        if handles.is_empty() {
-            return Ok(Decision::CommitAll);
-        }
-        let answer = sink.inspect(&handles).await.map_err(DriverError::sink("inspect transactions"))?;
-        let Some(mut fates) = answer else { return Ok(Decision::CommitAll) };
-        // A handle that the answer is too short for has no known fate.
-        fates.resize(handles.len(), Fate::Unknown);
-
+        let fates = self.fates(sink).await?;
         let covered = self.transactions.iter().map(|transaction| transaction.checkpoint);
         Ok(decide(&covered.zip(fates).collect::<Vec<_>>(), previous))
     }

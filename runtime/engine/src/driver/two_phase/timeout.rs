@@ -36,7 +36,7 @@ pub fn check_timeout(
 }
 
 /// The age of a transaction; zero when the clock was set back.
-pub(super) fn age(begun_at: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn age(begun_at: Timestamp, now: Timestamp) -> Duration {
     let elapsed = now.0.saturating_sub(begun_at.0);
     Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
 }

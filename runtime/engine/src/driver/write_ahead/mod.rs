@@ -17,7 +17,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink, WriteContext};
-use levada_core::{Batch, BoxError, CheckpointId, ErrorChain, SinkError, State, Storable, Timestamp};
+use levada_core::{
+    Batch, BoxError, CheckpointId, ErrorChain, ErrorClass, SinkError, State, StateError, Storable, Timestamp,
+};
 
 use self::entry::{Body, Entry};
 pub use self::marker_file::FileCommitter;
@@ -25,6 +27,7 @@ pub use self::pieces::{Inline, PieceStore};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
+use super::pending::Pending;
 use super::retry::Retry;
 use super::tally::DriverTally;
 use crate::failpoint::fail_point;
@@ -49,8 +52,9 @@ struct Committed {
 
 /// Drives a [`WriteAheadSink`] and its [`CheckpointCommitter`].
 ///
-/// A segment that is not taken waits for the next notification; the task does not fail. Only with the last notification
-/// of a stream that has ended it is tried again at once, with back-off, and then the task fails.
+/// A segment that is not taken waits for the next notification; the task does not fail, unless a record is at fault or a
+/// later opening has taken over. Only with the last notification of a stream that has ended it is tried again at once,
+/// with back-off, and then the task fails.
 pub struct WriteAheadDriver<T, S, C, P = Inline> {
     sink: S,
     committer: C,
@@ -62,6 +66,8 @@ pub struct WriteAheadDriver<T, S, C, P = Inline> {
     open: Body,
     /// In the order in which they are to be sent. Shared, because one that is being sent stays here until it is.
     pending: VecDeque<Arc<Entry>>,
+    /// Whether the first of them was handed to the sink before.
+    first_was_tried: bool,
     /// Markers that some checkpoint may still be asked about.
     committed: Vec<Committed>,
     newest_complete: Option<CheckpointId>,
@@ -100,6 +106,7 @@ impl<T, S, C, P> WriteAheadDriver<T, S, C, P> {
             stage: Stage::default(),
             open: Body::default(),
             pending: VecDeque::new(),
+            first_was_tried: false,
             committed: Vec::new(),
             newest_complete: None,
             restored: None,
@@ -119,8 +126,9 @@ where
     /// Stores what the open interval has gathered, if it is a piece's worth.
     async fn close_piece(&mut self) -> Result<(), DriverError> {
         if self.pieces.piece_bytes().is_some_and(|size| self.open.tail.len() >= size) {
+            let covered_by = self.stage.next_checkpoint()?;
             let piece = std::mem::take(&mut self.open.tail);
-            let reference = self.pieces.put(piece).await.map_err(DriverError::Piece)?;
+            let reference = self.pieces.put(covered_by, piece).await.map_err(DriverError::Piece)?;
             self.open.pieces.push(reference);
         }
         Ok(())
@@ -159,6 +167,7 @@ where
                 }
             }
             self.pending.pop_front();
+            self.first_was_tried = false;
             self.note_committed(first.marker.clone());
         }
         Ok(None)
@@ -166,7 +175,8 @@ where
 
     async fn hand_over(&mut self, entry: &Entry) -> Result<Outcome, DriverError> {
         match self.committer.is_committed(&entry.marker).await {
-            Ok(true) => return Ok(Outcome::Known),
+            Ok(true) if self.can_have_been_sent(entry)? => return Ok(Outcome::Known),
+            Ok(true) => return Err(DriverError::MarkerTaken { marker: entry.marker.clone() }),
             Ok(false) => {}
             Err(error) => return Ok(held(error)),
         }
@@ -176,13 +186,24 @@ where
         };
         let segment = Segment { marker: entry.marker.clone(), time: entry.time, records };
         fail_point!("wal::before_send");
+        self.first_was_tried = true;
         match self.sink.send(&segment).await {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::Held(None)),
+            // No later notification would find the record better, or this process the owner again.
+            Err(cause) if matches!(cause.class, ErrorClass::BadRecord | ErrorClass::Fenced) => {
+                return Err(DriverError::Unsendable { marker: entry.marker.clone(), cause: Box::new(cause) });
+            }
             Err(error) => return Ok(held(error)),
         }
         fail_point!("wal::after_send");
         self.note_sent(&entry.marker).await
+    }
+
+    /// Tells whether the first pending segment was sent, by this opening or by an earlier one. If neither, its marker is
+    /// somebody else's: to take it as sent would lose its records.
+    fn can_have_been_sent(&self, entry: &Entry) -> Result<bool, DriverError> {
+        Ok(self.first_was_tried || entry.marker.checkpoint < self.stage.context()?.first)
     }
 
     /// Commits the marker of a segment that was sent, or sees that this is done.
@@ -269,6 +290,12 @@ where
     }
 }
 
+/// Reads which segments a stored state holds: their markers, and how many records they have.
+pub(crate) fn stored_segments(state: &State) -> Result<Vec<(Marker, u64)>, StateError> {
+    let entries = Entry::all_of(state)?;
+    Ok(entries.into_iter().map(|entry| (entry.marker, entry.body.records)).collect())
+}
+
 fn held(error: SinkError) -> Outcome {
     Outcome::Held(Some(error.into()))
 }
@@ -287,6 +314,9 @@ where
         };
         self.sink.open(ctx.sink.clone()).await.map_err(DriverError::sink("open"))?;
         self.committer.open(&ctx.sink).await.map_err(DriverError::committer("open"))?;
+        // Before it asks what was sent: an earlier opening may be sending still.
+        let fenced = self.committer.fence(&ctx.uid, ctx.first).await;
+        fenced.map_err(DriverError::committer("fence earlier openings off"))?;
         self.stage.open(ctx);
         self.restored = restored.map(|restored| restored.checkpoint);
         self.drop_known(entries).await
@@ -336,6 +366,14 @@ where
 
     async fn close(&mut self) {
         self.sink.close().await;
+    }
+
+    fn pending(&self) -> Pending {
+        Pending {
+            transactions: self.pending.len() as u64,
+            records: self.pending.iter().map(|entry| entry.body.records).sum(),
+            pieces: self.pending.iter().flat_map(|entry| entry.body.pieces.iter().cloned()).collect(),
+        }
     }
 
     fn tally(&self) -> DriverTally {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
-use levada_core::BoxError;
+use levada_core::{BoxError, CheckpointId};
 
 /// Stores pieces of segments before their barrier, so that neither memory nor the barrier's state grows with the interval.
 ///
@@ -15,8 +15,13 @@ pub trait PieceStore: Send + fmt::Debug {
     /// Returns the size in bytes at which a piece is closed; `None` to keep everything in the entries.
     fn piece_bytes(&self) -> Option<usize>;
 
-    /// Stores a piece durably and returns a reference by which any later process finds it.
-    fn put(&mut self, piece: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
+    /// Stores a piece durably and returns a reference by which any later process finds it. `covered_by` is the first
+    /// checkpoint whose state can name it.
+    fn put(
+        &mut self,
+        covered_by: CheckpointId,
+        piece: Vec<u8>,
+    ) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
 
     /// Reads a piece.
     fn get(&mut self, reference: &[u8]) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
@@ -31,7 +36,7 @@ impl PieceStore for Inline {
         None
     }
 
-    async fn put(&mut self, _piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
+    async fn put(&mut self, _: CheckpointId, _piece: Vec<u8>) -> Result<Vec<u8>, BoxError> {
         Err("segments are kept in their entries; no piece can be stored apart".into())
     }
 

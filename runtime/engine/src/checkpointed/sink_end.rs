@@ -1,0 +1,147 @@
+//! Where a line ends: a sink of one of the templates, driven by its driver.
+
+use std::sync::Arc;
+
+use levada_core::Storable;
+use levada_core::template::{CheckpointCommitter, IdempotentSink, TwoPhaseCommitSink, WriteAheadSink};
+use tokio::sync::mpsc;
+
+use super::flow::Flow;
+use super::inlet::Inlet;
+use super::launch::Launch;
+use super::line::{Ending, Line};
+use super::outlet::{CAPACITY, Outlet};
+use super::pieces::PieceHome;
+use super::segment::{Feeds, Segment, Steps, spawn_tasks};
+use super::sink_part::{Shared, SinkPart};
+use super::sink_task::SinkTask;
+use super::two_phase_part::TwoPhasePart;
+use super::write_ahead_part::WriteAheadPart;
+use crate::driver::{IdempotentDriver, Retry, SinkDriver, TwoPhaseDriver, TwoPhaseOptions, WriteAheadDriver};
+use crate::map::{Chain, Identity};
+use crate::plan::{Stage, StageKind};
+
+impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
+    /// Ends the line with a sink that may write the same again.
+    pub fn idempotent_sink<K, F>(self, uid: impl Into<String>, make: F) -> L::Ended
+    where
+        K: IdempotentSink<T> + 'static,
+        F: Fn(u32) -> K + Send + 'static,
+    {
+        self.sink(uid, true, move |subtask| IdempotentDriver::new(make(subtask)))
+    }
+
+    /// Ends the line with a sink whose records wait in the checkpoints until these are complete; those of a long interval are
+    /// written to the checkpoint store while it grows ([`CheckpointedJob::piece_bytes`](super::CheckpointedJob::piece_bytes)).
+    pub fn write_ahead_sink<K, C, F>(self, uid: impl Into<String>, retry: Retry, make: F) -> L::Ended
+    where
+        T: Storable + Sync,
+        K: WriteAheadSink<T> + 'static,
+        C: CheckpointCommitter + 'static,
+        F: Fn(u32) -> (K, C) + Send + 'static,
+    {
+        let (uid, make, pieces) = (uid.into(), Shared::new(make), PieceHome::default());
+        let part = WriteAheadPart::new(uid.clone(), make.clone(), pieces.clone());
+        self.resolving(part).sink(uid, false, move |subtask| {
+            let (sink, committer) = make.make(subtask);
+            WriteAheadDriver::with_pieces(sink, committer, retry, pieces.clone())
+        })
+    }
+
+    /// Ends the line with a sink that commits in two phases, around the checkpoints. At each start one more is made and
+    /// opened, before those of the subtasks: it is asked what became of everything that waits, and fences earlier attempts.
+    pub fn two_phase_sink<K, F>(self, uid: impl Into<String>, options: TwoPhaseOptions, make: F) -> L::Ended
+    where
+        K: TwoPhaseCommitSink<T> + 'static,
+        F: Fn(u32) -> K + Send + 'static,
+    {
+        let (uid, make) = (uid.into(), Shared::new(make));
+        let part = TwoPhasePart::new(uid.clone(), options, make.clone());
+        let driver = move |subtask| TwoPhaseDriver::new(make.make(subtask), options);
+        self.resolving(part).sink(uid, false, driver)
+    }
+
+    /// Adds what the sink has to do once a start.
+    fn resolving(mut self, part: impl SinkPart + 'static) -> Self {
+        self.sinks.push(Box::new(part));
+        self
+    }
+
+    pub(super) fn sink<D, F>(mut self, uid: impl Into<String>, is_idempotent: bool, make_driver: F) -> L::Ended
+    where
+        D: SinkDriver<T> + 'static,
+        F: Fn(u32) -> D + Send + 'static,
+    {
+        let uid = uid.into();
+        self.stages.push(Stage::new(uid.clone(), StageKind::CheckpointedSink));
+        let Flow { job, stages, sinks_idempotent, sinks, segment } = self;
+        let spawn = move |launch: &mut Launch<'_>, line| {
+            let sink = Sink { uid: &uid, make_driver: &make_driver };
+            sink.spawn_behind(launch, line, &segment);
+        };
+        let sinks_idempotent = sinks_idempotent && is_idempotent;
+        L::ended(Ending { job, stages, sinks_idempotent, sinks, spawn: Box::new(spawn) })
+    }
+}
+
+/// A sink whose tasks are spawned.
+struct Sink<'a, D> {
+    uid: &'a str,
+    make_driver: &'a dyn Fn(u32) -> D,
+}
+
+impl<D> Sink<'_, D> {
+    /// Spawns the sink's tasks, and everything in front of them.
+    fn spawn_behind<I, T, L>(&self, launch: &mut Launch<'_>, line: L, segment: &Segment<I, T, L>)
+    where
+        I: Send + 'static,
+        T: Send + 'static,
+        D: SinkDriver<T> + 'static,
+    {
+        match (segment.inflow.open(launch, line), &segment.steps) {
+            (Feeds::Inlets(inlets), Steps::Chain(make)) => {
+                for (subtask, inlet) in (0..).zip(inlets) {
+                    self.spawn_task(launch, subtask, inlet, make(subtask));
+                }
+            }
+            // Steps run with a source, so that they overlap the writing; and where lines part, nobody of them waits for a
+            // snapshot of another's sink.
+            (feeds, steps) => {
+                let (senders, receivers): (Vec<_>, Vec<_>) =
+                    (0..launch.parallelism).map(|_| mpsc::channel(CAPACITY)).unzip();
+                let outlets = steps.wire(launch, senders.into_iter().map(Outlet::Forward).collect());
+                spawn_tasks(launch, feeds, outlets);
+                for (subtask, receiver) in (0..).zip(receivers) {
+                    self.spawn_task(launch, subtask, Inlet::new(vec![receiver]), Box::new(Identity));
+                }
+            }
+        }
+    }
+
+    fn spawn_task<I, T>(
+        &self,
+        launch: &mut Launch<'_>,
+        subtask: u32,
+        inlet: Inlet<I>,
+        chain: Box<dyn Chain<I, T>>,
+    ) where
+        I: Send + 'static,
+        T: Send + 'static,
+        D: SinkDriver<T> + 'static,
+    {
+        let (participant, commands) = launch.enlist(self.uid, subtask, false);
+        let ctx = launch.driver_context(&participant);
+        let restored = launch.restored_of(&participant);
+        let task = SinkTask {
+            participant,
+            inlet,
+            chain,
+            driver: (self.make_driver)(subtask),
+            clock: Arc::clone(launch.clock),
+            commands,
+            events: launch.events.clone(),
+            cancel: launch.cancel.clone(),
+        };
+        launch.tasks.spawn(task.run(ctx, restored));
+    }
+}

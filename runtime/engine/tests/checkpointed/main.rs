@@ -1,0 +1,13 @@
+//! Jobs with checkpoints, over scripted sources and a target in memory that outlives them.
+
+mod flow;
+mod manifests;
+mod pieces;
+mod recovery;
+mod savepoints;
+mod scene;
+mod segments;
+mod several;
+mod signals;
+mod states;
+mod target;
