@@ -94,7 +94,7 @@ async fn written(lease: &Lease, id: CheckpointId, home: PartHome) -> Manifest {
     for subtask in 0..2_u64 {
         let stored = lease.store().put_state(&home, &State::new()).await.unwrap();
         let positions = [(format!("flights-{subtask}"), 1000 * id.sequence + subtask)].into();
-        source.subtasks.push(SubtaskState { stored, positions, pending_transactions: 0 });
+        source.subtasks.push(SubtaskState { stored, positions, ..SubtaskState::default() });
     }
     manifest.operators.insert("flights".into(), source);
     let mut sink = OperatorState { parallelism: 2, subtasks: Vec::new() };

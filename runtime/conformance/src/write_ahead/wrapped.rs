@@ -1,7 +1,7 @@
 //! A sink and a committer whose process can die at each of their calls.
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
-use levada_core::{SinkContext, SinkError};
+use levada_core::{CheckpointId, SinkContext, SinkError};
 
 use super::log::Log;
 use crate::failure::Finding;
@@ -59,6 +59,11 @@ impl<C: CheckpointCommitter> CheckpointCommitter for Noter<C> {
     async fn open(&mut self, ctx: &SinkContext) -> Result<(), SinkError> {
         let call = self.fuse.enter("open the committer")?;
         call.leave(self.committer.open(ctx).await)
+    }
+
+    async fn fence(&mut self, uid: &str, first: CheckpointId) -> Result<(), SinkError> {
+        let call = self.fuse.enter(format_args!("fence openings before {first}"))?;
+        call.leave(self.committer.fence(uid, first).await)
     }
 
     async fn is_committed(&mut self, marker: &Marker) -> Result<bool, SinkError> {

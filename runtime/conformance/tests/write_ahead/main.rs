@@ -1,5 +1,6 @@
 //! The write-ahead suite on sinks and committers in memory, whole and with a flaw each.
 
+mod marker_files;
 mod memory;
 mod mutants;
 
@@ -11,6 +12,11 @@ mod apart {
 /// [TPL-18] a correct sink whose committer shares its transaction passes every scenario: exactly once.
 mod sharing {
     levada_conformance::write_ahead_tests!(crate::memory::Memory::sharing());
+}
+
+/// [TPL-07] [TPL-18] the engine's committer of marker files beside the same sink.
+mod files {
+    levada_conformance::write_ahead_tests!(crate::marker_files::MarkerFiles::new());
 }
 
 /// [TPL-18] on one target, one scenario after the other.

@@ -98,7 +98,7 @@ impl CheckpointedJob {
         Self { from: StartFrom::Entry(from), ..self }
     }
 
-    /// Goes on from a savepoint of the store, by its name ([`TakenSavepoint::name`]), however many subtasks it had. One that
+    /// Goes on from a savepoint of the store, by its name ([`TakenSavepoint::name`](super::TakenSavepoint::name)), however many subtasks it had. One that
     /// was gone on from before, or that newer checkpoints follow, needs [`CheckpointedJob::allow_replay`].
     #[must_use]
     pub fn restore_from_savepoint(self, name: impl Into<String>) -> Self {

@@ -121,7 +121,7 @@ async fn pieces_that_a_savepoint_names_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (scene, segments) = (scene_in(folder.path()).await, Segments::default());
     let mut first = scene.start(job(&scene, &segments));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&first, 300, 2).await;
     let savepoint = first.savepoint().await.unwrap();
     for up_to in [400, 500, 600, 700] {
         scene.resolve(&first, up_to, 2).await;

@@ -155,7 +155,7 @@ async fn the_first_checkpoint_is_rolled_back_to_nothing_only_when_that_is_allowe
     let scene = Scene::new().await;
     scene.target.set_away(true);
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     job.trigger_checkpoint().await.unwrap();
     job.wait().await.unwrap_err();
     scene.target.set_away(false);
@@ -172,13 +172,13 @@ async fn the_first_checkpoint_is_rolled_back_to_nothing_only_when_that_is_allowe
 async fn what_is_resolved_is_neither_asked_for_nor_committed_again() {
     let scene = Scene::new().await;
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     job.stop().await.unwrap();
     job.wait().await.unwrap();
     scene.target.forget(&scene.target.in_phase(Phase::Committed));
     scene.target.take_calls();
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     let calls = scene.target.take_calls();
     assert_eq!((calls_of(&calls, "inspect").len(), calls_of(&calls, "commit").len()), (0, 0), "{calls:?}");
     scene.gate.raise(u64::MAX);
@@ -191,7 +191,7 @@ async fn what_is_resolved_is_neither_asked_for_nor_committed_again() {
 async fn state_of_an_operator_that_is_gone_is_dropped_only_when_that_is_allowed() {
     let scene = Scene::new().await;
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     job.stop().await.unwrap();
     job.wait().await.unwrap();
     let renamed = || {

@@ -9,7 +9,7 @@ use crate::scene::{END, Scene, all, chain, up_to};
 /// Stops a job of two subtasks with a savepoint of 300 numbers.
 async fn stopped_at_300(scene: &Scene, drain: Drain) -> TakenSavepoint {
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     let savepoint = job.stop_with_savepoint(drain).await.unwrap();
     let report = job.wait().await.unwrap();
     assert_eq!(report.savepoint.as_ref(), Some(&savepoint));
@@ -54,7 +54,7 @@ async fn a_drained_job_has_committed_everything_and_is_marked() {
 async fn a_savepoint_of_a_running_job_does_not_stop_it() {
     let scene = Scene::new().await;
     let mut job = scene.start(scene.job(2));
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     let savepoint = job.savepoint().await.unwrap();
     assert_eq!(scene.target.visible(), [0; 0]);
     assert_eq!(scene.store.savepoints().await.unwrap(), [savepoint.name.as_str()]);
@@ -88,7 +88,7 @@ async fn an_older_checkpoint_needs_a_replay_and_the_refusal_says_of_what() {
     let scene = Scene::new().await;
     let mut job = scene.start(scene.job(2));
     let older = scene.resolve(&job, 300, 2).await;
-    scene.gate.reach(500, 2).await;
+    scene.reach(&job, 500, 2).await;
     job.stop().await.unwrap();
     job.wait().await.unwrap();
     let from = |checkpoint| scene.job(2).restore_from(RestoreFrom::Checkpoint(checkpoint));

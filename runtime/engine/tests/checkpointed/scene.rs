@@ -11,7 +11,7 @@ use levada_core::{
 use levada_engine::checkpoint::RestartStrategy;
 use levada_engine::driver::{LossPolicy, Retry, TwoPhaseOptions};
 use levada_engine::store::Store;
-use levada_engine::{CheckpointedHandle, CheckpointedJob, Job, JobError};
+use levada_engine::{CheckpointedHandle, CheckpointedJob, Job, JobError, JobState};
 use tokio::sync::{Notify, watch};
 
 use crate::target::{Phase, Target};
@@ -159,13 +159,24 @@ impl Scene {
         let mut job = self.start(self.job(2));
         let first = self.resolve(&job, 300, 2).await;
         self.target.set_away(true);
-        self.gate.reach(600, 2).await;
+        self.reach(&job, 600, 2).await;
         let second = job.trigger_checkpoint().await.unwrap();
         let error = job.wait().await.unwrap_err();
         assert!(ErrorChain(&error).to_string().contains("the target is away"), "{error:?}");
         self.target.set_away(false);
         self.target.take_calls();
         (first, second, self.target.in_phase(Phase::PreCommitted))
+    }
+
+    /// Lets a job read up to a number, and waits until it has.
+    pub(crate) async fn reach(&self, job: &CheckpointedHandle, up_to: u64, parallelism: u32) {
+        let mut state = job.state();
+        tokio::select! {
+            () = self.gate.reach(up_to, parallelism) => {}
+            ended = state.wait_for(|state| matches!(state, JobState::Ended { .. })) => {
+                panic!("the job ended before it came to {up_to}: {:?}", *ended.unwrap());
+            }
+        }
     }
 
     /// Lets a job read up to a number, and takes a checkpoint whose side effects are there. Returns the newest.
@@ -175,7 +186,7 @@ impl Scene {
         up_to: u64,
         parallelism: u32,
     ) -> CheckpointId {
-        self.gate.reach(up_to, parallelism).await;
+        self.reach(job, up_to, parallelism).await;
         job.trigger_checkpoint().await.unwrap();
         // Tasks hear of the first before they take part in the second.
         job.trigger_checkpoint().await.unwrap()

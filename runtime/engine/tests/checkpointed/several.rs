@@ -41,7 +41,7 @@ async fn pending(scene: &Scene, job: CheckpointedJob) -> Vec<String> {
     let mut job = scene.start(job);
     scene.resolve(&job, 300, 2).await;
     scene.target.set_away(true);
-    scene.gate.reach(600, 2).await;
+    scene.reach(&job, 600, 2).await;
     job.trigger_checkpoint().await.unwrap();
     job.wait().await.unwrap_err();
     scene.target.set_away(false);
@@ -90,7 +90,7 @@ async fn gone_behind_segments(scene: &Scene, segments: &Segments, are_sent: bool
     // The commits of the table hang: only what the segments' sink does becomes visible.
     scene.target.lock().hangs = true;
     segments.lock().is_closed = !are_sent;
-    scene.gate.reach(600, 2).await;
+    scene.reach(&job, 600, 2).await;
     job.trigger_checkpoint().await.unwrap();
     if are_sent {
         segments.wait_for(600).await;

@@ -12,7 +12,7 @@ async fn a_job_tells_what_it_is_doing() {
     let mut state = job.state();
     assert_eq!(*state.borrow(), JobState::Starting);
     state.wait_for(|state| matches!(state, JobState::Running { last: None, restarts: 0 })).await.unwrap();
-    scene.gate.reach(300, 2).await;
+    scene.reach(&job, 300, 2).await;
     let checkpoint = job.trigger_checkpoint().await.unwrap();
     let last = state.wait_for(|state| state.last().is_some()).await.unwrap().last().unwrap();
     assert_eq!(last.id, checkpoint);
@@ -26,7 +26,7 @@ async fn a_job_tells_what_it_is_doing() {
     assert!(cause.contains("asked to fail"), "{cause}");
     state.wait_for(|state| matches!(state, JobState::Running { last: None, restarts: 1 })).await.unwrap();
 
-    scene.gate.reach(600, 2).await;
+    scene.reach(&job, 600, 2).await;
     // In a task of its own, which is woken in line with those of the job.
     let mut seen = state.clone();
     let is_stopping = |state: &JobState| matches!(state, JobState::Stopping { .. });

@@ -133,7 +133,7 @@ fn hold_first_at(point: &'static str) -> (Arc<Notify>, mpsc::Sender<()>) {
 async fn overtaken_before_its_entry(scene: &Scene, is_conditional: bool) -> Result<(), JobError> {
     let mut old = scene.start(scene.job(2));
     scene.resolve(&old, 300, 2).await;
-    scene.gate.reach(600, 2).await;
+    scene.reach(&old, 600, 2).await;
     let (held, release) = hold_first_at("store::entry::before");
     let mut trigger = Box::pin(old.trigger_checkpoint());
     tokio::select! {
