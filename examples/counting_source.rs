@@ -9,14 +9,12 @@
 //! ends. Cancelling needs no code: the runtime stops to ask, and drops a `next` that waits.
 
 use std::error::Error;
-use std::io;
 use std::time::Duration;
 
 use levada_core::template::{Emit, Next, SourceFunction};
 use levada_core::{SourceContext, SourceError, State};
-use levada_engine::Job;
 use levada_engine::store::Store;
-use tokio::signal::unix::{SignalKind, signal};
+use levada_engine::{Job, STOP_DEADLINE};
 use tokio::time::{Interval, interval};
 
 /// One subtask's share: of p subtasks, number n counts n, n + p, n + 2p, …
@@ -66,17 +64,6 @@ impl SourceFunction for Count {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM from now on; the future returns at the first of them.
-fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let end = match std::env::args().nth(1).as_deref() {
@@ -84,7 +71,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some("endless") => None,
         Some(end) => Some(end.parse()?),
     };
-    let asked_to_end = asked_to_end()?;
     let job = Job::new("counting")
         .parallelism(2)
         .source_function("numbers", move |_subtask| Count::new(end))
@@ -92,17 +78,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", record.item);
             Ok(())
         });
-    let mut job = job.start(Store::open("memory:").await?)?;
-    tokio::select! {
-        report = job.wait() => {
-            report?;
-        }
-        () = asked_to_end => {
-            // What was counted is printed; then the sources are closed.
-            job.stop().await?;
-            job.wait().await?;
-        }
-    }
+    // Told to end, it takes a last checkpoint: what was counted is printed, then the sources are closed.
+    job.run_until_signal(Store::open("memory:").await?, STOP_DEADLINE).await?;
     println!("ended");
     Ok(())
 }

@@ -9,11 +9,12 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 
 use crate::budget::Permit;
+use crate::spares::Lent;
 
 /// Owns the bytes that slices refer to, and their share of the byte budget.
 #[derive(Debug, Default)]
 pub struct Arena {
-    bytes: Vec<u8>,
+    bytes: Lent<u8>,
     /// Held for its `Drop`: the share returns with the last slice.
     _permit: Option<Permit>,
 }
@@ -26,12 +27,16 @@ impl Arena {
     ///
     /// Bytes past [`Arena::MAX_BYTES`] are unreachable by slices; builders stop before that size.
     pub fn new(bytes: Vec<u8>, permit: Option<Permit>) -> Arc<Self> {
+        Self::lent(bytes.into(), permit)
+    }
+
+    pub(crate) fn lent(bytes: Lent<u8>, permit: Option<Permit>) -> Arc<Self> {
         Arc::new(Self { bytes, _permit: permit })
     }
 
     /// Returns all bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_slice()
     }
 
     /// Returns the bytes of `span`, which must have been made for this arena.
@@ -39,7 +44,7 @@ impl Arena {
     /// # Panics
     /// Panics if the span reaches past the end.
     pub fn get(&self, span: Span) -> &[u8] {
-        &self.bytes[span.start as usize..span.start as usize + span.len as usize]
+        &self.bytes()[span.start as usize..span.start as usize + span.len as usize]
     }
 }
 
@@ -83,7 +88,7 @@ pub struct Slice {
 impl Slice {
     /// Refers to `span` of `arena`.
     pub fn new(arena: &Arc<Arena>, span: Span) -> Self {
-        debug_assert!(span.start() + span.len() <= arena.bytes.len());
+        debug_assert!(span.start() + span.len() <= arena.bytes().len());
         Self { arena: Arc::clone(arena), span }
     }
 

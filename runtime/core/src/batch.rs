@@ -13,6 +13,7 @@ pub use located::Located;
 use crate::arena::{Arena, Slice, Span};
 use crate::budget::Permit;
 use crate::clock::Timestamp;
+use crate::spares::{Lent, Spares};
 use crate::split::{Position, Positions, SplitId};
 
 /// What a record's timestamp means.
@@ -75,23 +76,23 @@ impl<T> Record<T> {
 pub struct Batch<T> {
     splits: Arc<[SplitId]>,
     arena: Arc<Arena>,
-    records: Vec<Record<T>>,
+    records: Lent<Record<T>>,
 }
 
 impl<T> Batch<T> {
     /// Returns the records in order.
     pub fn records(&self) -> &[Record<T>] {
-        &self.records
+        self.records.as_slice()
     }
 
     /// Returns the number of records.
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.records().len()
     }
 
     /// Tells whether it has no record.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.records().is_empty()
     }
 
     /// Returns the arena.
@@ -136,7 +137,7 @@ impl<T> Batch<T> {
 
     /// Splits off what the records are made of, to build the batch of a next step over the same arena.
     pub fn into_parts(self) -> (BatchParts, Vec<Record<T>>) {
-        (BatchParts { splits: self.splits, arena: self.arena }, self.records)
+        (BatchParts { splits: self.splits, arena: self.arena }, self.records.into_inner())
     }
 
     /// Returns arena and splits, to build the batch of a next step over them while this one is still read.
@@ -155,6 +156,12 @@ pub struct BatchParts {
 impl BatchParts {
     /// Makes a batch of records whose origins refer to these parts.
     pub fn with_records<T>(&self, records: Vec<Record<T>>) -> Batch<T> {
+        Batch { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena), records: records.into() }
+    }
+
+    /// The same with a vector that was [taken](Spares::take) from `spares`, and goes back there with the batch.
+    pub fn with_spare<T>(&self, records: Vec<Record<T>>, spares: &Spares<Record<T>>) -> Batch<T> {
+        let records = Lent::new(records, Some(spares.clone()));
         Batch { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena), records }
     }
 }
@@ -236,6 +243,13 @@ pub struct BatchBuilder {
     bytes: Vec<u8>,
     records: Vec<Record<()>>,
     permit: Option<Permit>,
+    spares: Option<BuilderSpares>,
+}
+
+#[derive(Debug, Default)]
+struct BuilderSpares {
+    bytes: Spares<u8>,
+    records: Spares<Record<()>>,
 }
 
 impl BatchBuilder {
@@ -247,6 +261,11 @@ impl BatchBuilder {
     /// Makes an empty builder with room for so many records and payload bytes.
     pub fn with_capacity(records: usize, bytes: usize) -> Self {
         Self { records: Vec::with_capacity(records), bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
+    /// Makes an empty builder that uses the memory of its batches again, once they are dropped.
+    pub fn recycling() -> Self {
+        Self { spares: Some(BuilderSpares::default()), ..Self::default() }
     }
 
     /// Returns the number of a split in this batch's table, adding it if it is not there.
@@ -331,13 +350,21 @@ impl BatchBuilder {
 
     /// Freezes what was collected and leaves the builder empty.
     pub fn finish(&mut self) -> (Batch<()>, Positions) {
-        let Self { splits, moved, bytes, records, permit } = std::mem::take(self);
+        let Self { splits, moved, bytes, records, permit, spares } = std::mem::take(self);
+        if let Some(spares) = &spares {
+            // The next batch is likely to be as large.
+            self.bytes = spares.bytes.take(bytes.len());
+            self.records = spares.records.take(records.len());
+        }
         let positions = splits
             .iter()
             .zip(moved)
             .filter_map(|(split, at)| Some((split.clone(), at?)))
             .collect::<Positions>();
-        let batch = Batch { splits: splits.into(), arena: Arena::new(bytes, permit), records };
+        let bytes = Lent::new(bytes, spares.as_ref().map(|spares| spares.bytes.clone()));
+        let records = Lent::new(records, spares.as_ref().map(|spares| spares.records.clone()));
+        self.spares = spares;
+        let batch = Batch { splits: splits.into(), arena: Arena::lent(bytes, permit), records };
         (batch, positions)
     }
 }

@@ -171,16 +171,22 @@ impl From<StateError> for SinkError {
     }
 }
 
-/// Prints an error and its causes, `: ` between them.
+/// Prints an error and its causes, `: ` between them. A cause that the level above it has said in full, as errors of other
+/// crates do, is left out.
 #[derive(Debug)]
 pub struct ErrorChain<'a>(pub &'a (dyn Error + 'static));
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            let text = error.to_string();
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
             cause = error.source();
         }
         Ok(())
@@ -197,6 +203,15 @@ mod tests {
         let error = SourceError::new(ErrorClass::Reconnect, "fetch from flights-0").caused_by(cause);
         assert_eq!(error.to_string(), "fetch from flights-0");
         assert_eq!(ErrorChain(&error).to_string(), "fetch from flights-0: connection reset");
+    }
+
+    /// Errors of other crates often print their cause, and have it as source, too.
+    #[test]
+    fn chain_leaves_out_a_cause_that_was_said() {
+        let cause = std::io::Error::other("no such bucket");
+        let wordy = SourceError::new(ErrorClass::Fatal, "list: no such bucket").caused_by(cause);
+        let error = SourceError::new(ErrorClass::Fatal, "read the log").caused_by(wordy);
+        assert_eq!(ErrorChain(&error).to_string(), "read the log: list: no such bucket");
     }
 
     #[test]

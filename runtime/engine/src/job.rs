@@ -142,9 +142,7 @@ impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
             job: self.job,
             stages: self.stages,
             make_source: self.make_source,
-            make_chain: Box::new(move |subtask| {
-                Box::new(Then { before: make_before(subtask), step: make(subtask) })
-            }),
+            make_chain: Box::new(move |subtask| Box::new(Then::new(make_before(subtask), make(subtask)))),
         }
     }
 

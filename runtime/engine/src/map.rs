@@ -3,7 +3,7 @@
 use std::fmt;
 
 use levada_core::batch::Coordinates;
-use levada_core::{Batch, BoxError, Origin, Record, Refused, Slice, StreamElement, Tally, Timestamp};
+use levada_core::{Batch, BoxError, Origin, Record, Refused, Slice, Spares, StreamElement, Tally, Timestamp};
 
 /// A record as a step sees it.
 #[derive(Debug)]
@@ -174,19 +174,27 @@ impl<T: Send> Chain<T, T> for Identity {
 }
 
 /// A chain with one more step behind it.
-pub(crate) struct Then<I, M, F> {
-    pub(crate) before: Box<dyn Chain<I, M>>,
-    pub(crate) step: F,
+pub(crate) struct Then<I, M, O, F> {
+    before: Box<dyn Chain<I, M>>,
+    step: F,
+    /// What its batches were in.
+    spares: Spares<Record<O>>,
 }
 
-impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, F> {
+impl<I, M, O, F> Then<I, M, O, F> {
+    pub(crate) fn new(before: Box<dyn Chain<I, M>>, step: F) -> Self {
+        Self { before, step, spares: Spares::default() }
+    }
+}
+
+impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, O, F> {
     fn process(&mut self, batch: Batch<I>) -> Produced<O> {
         let before = self.before.process(batch);
         let mut produced = Produced::new();
         produced.tally = before.tally;
         for element in before.elements {
             match element {
-                StreamElement::Batch(batch) => apply_step(&mut self.step, batch, &mut produced),
+                StreamElement::Batch(batch) => apply_step(&mut self.step, batch, &self.spares, &mut produced),
                 StreamElement::Refused(refused) => produced.elements.push(StreamElement::Refused(refused)),
                 // A chain makes batches and refused records of a batch, and nothing else.
                 _ => {}
@@ -197,9 +205,14 @@ impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, F> 
 }
 
 /// Runs a step over a batch. A refused record parts the batch, so that order in the stream stays the order of reading.
-fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &mut Produced<O>) {
+fn apply_step<I, O>(
+    step: &mut impl FlatMap<I, O>,
+    batch: Batch<I>,
+    spares: &Spares<Record<O>>,
+    produced: &mut Produced<O>,
+) {
     let parts = batch.parts();
-    let mut records = Vec::with_capacity(batch.len());
+    let mut records = spares.take(batch.len());
     for record in batch.records() {
         let before = records.len();
         let mut outputs = Outputs { origin: record.origin, records: &mut records };
@@ -212,8 +225,8 @@ fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &m
             Err(reason) => {
                 records.truncate(before);
                 if !records.is_empty() {
-                    let accepted = std::mem::take(&mut records);
-                    produced.elements.push(StreamElement::Batch(parts.with_records(accepted)));
+                    let accepted = std::mem::replace(&mut records, spares.take(0));
+                    produced.elements.push(StreamElement::Batch(parts.with_spare(accepted, spares)));
                 }
                 let original = Record { origin: record.origin, item: () };
                 let refused = Refused::new(parts.clone(), original, reason);
@@ -222,7 +235,7 @@ fn apply_step<I, O>(step: &mut impl FlatMap<I, O>, batch: Batch<I>, produced: &m
         }
     }
     if !records.is_empty() {
-        produced.elements.push(StreamElement::Batch(parts.with_records(records)));
+        produced.elements.push(StreamElement::Batch(parts.with_spare(records, spares)));
     }
 }
 
@@ -257,7 +270,7 @@ mod tests {
     /// [SRC-23] 0..n outputs a record, counted for the balance.
     #[test]
     fn outputs_are_counted_against_inputs() {
-        let mut chain = Then { before: Box::new(Identity), step: repeat };
+        let mut chain = Then::new(Box::new(Identity), repeat);
         let produced = chain.process(batch_of(&[b"ab", b"", b"c"]));
         assert_eq!((produced.tally.expanded, produced.tally.filtered), (1, 1));
         let StreamElement::Batch(batch) = &produced.elements[0] else { panic!("a batch") };
@@ -268,7 +281,7 @@ mod tests {
     /// [TPL-23] the engine's part so far: a refused record stays in its place in the stream, with its original bytes.
     #[test]
     fn refused_record_travels_in_line() {
-        let mut chain = Then { before: Box::new(Identity), step: repeat };
+        let mut chain = Then::new(Box::new(Identity), repeat);
         let produced = chain.process(batch_of(&[b"a", b"x", b"b", b"x"]));
         let seen: Vec<String> = produced
             .elements

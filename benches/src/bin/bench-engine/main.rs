@@ -3,7 +3,8 @@
 //!
 //! Records of 100 bytes, 4096 in a batch; `fill` copies them into the batch's arena, as a source does, `map` reads a number
 //! out of each, and the sink adds the numbers up. The loop keeps nothing between `map` and the sink; the engine makes
-//! a batch of it and carries it to another task. Beside it: an exchange by key, how long a checkpoint of an idle job of four
+//! a batch of it and carries it to another task, on another thread if one is free: what that costs on a busy machine is told
+//! by the ratio of processor times. Beside it: an exchange by key, how long a checkpoint of an idle job of four
 //! splits takes, and what restoring a union list of 1 GiB takes, in time and in memory.
 
 mod idle;
@@ -82,6 +83,7 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let variants = ["engine", "plain", "checkpoints", "exchange"];
     let runs = measure::alternate(&variants, arguments.rounds, &passed_on)?;
     let rate = |variant: &str| measure::median(&runs[variant], Run::rate);
+    let cpu = |variant: &str| measure::median(&runs[variant], Run::cpu_per_million);
     let ratio = ENGINE.iter().map(|variant| rate(variant) / rate("plain")).fold(f64::INFINITY, f64::min);
     let durations = runtime()?.block_on(idle::checkpoints(arguments.checkpoints))?;
     let restored = [2, 4].map(|subtasks| restore::measure(arguments.state_mib, subtasks));
@@ -95,6 +97,7 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             "engine": measure::summary(&runs["engine"]),
             "checkpoints": measure::summary(&runs["checkpoints"]),
             "beside": {
+                "cpu_ratio": rounded(cpu("plain") / cpu("engine")),
                 "exchange": measure::summary(&runs["exchange"]),
                 "exchange_ratio": rounded(rate("exchange") / rate("plain")),
                 "idle_checkpoint": durations,

@@ -56,8 +56,4 @@ impl<K: Ord + Clone> Ranked<K> {
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.of.keys()
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
-    }
 }

@@ -102,7 +102,12 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
     ) -> Actions<K> {
         let Some(known) = self.splits.get_mut(split) else { return Vec::new() };
         let watermark = known.generator.on_event(item, timestamp);
-        let mut actions = self.react(split, SplitEvent::Record { next }, now);
+        let reaction = known.state.on(SplitEvent::Record { next }, now);
+        if watermark.is_none() && reaction == Reaction::default() {
+            // Nearly every record: one look-up must do.
+            return Vec::new();
+        }
+        let mut actions = self.follow(split, reaction, now);
         if let Some(watermark) = watermark {
             self.merge.watermark(split, watermark);
             self.emit(&mut actions);
@@ -167,9 +172,14 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
     }
 
     fn react(&mut self, split: &K, event: SplitEvent, now: Timestamp) -> Actions<K> {
+        let reaction = self.state(split, event, now);
+        self.follow(split, reaction, now)
+    }
+
+    /// Does what a split's state says, and emits what follows if the split counts now and did not before, or the reverse.
+    fn follow(&mut self, split: &K, reaction: Reaction, now: Timestamp) -> Actions<K> {
         let mut actions = Vec::new();
         let was_counting = self.merge.is_counting(split);
-        let reaction = self.state(split, event, now);
         if reaction.status == Some(SplitStatus::Idle) {
             // The generator is not asked again before the next record.
             self.collect(split, now);

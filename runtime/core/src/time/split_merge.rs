@@ -120,11 +120,6 @@ impl<K: Ord + Clone> SplitMerge<K> {
         self.counting.contains(split)
     }
 
-    /// Tells whether no split is there.
-    pub fn is_empty(&self) -> bool {
-        self.live.is_empty()
-    }
-
     /// The splits that count.
     pub(super) fn counting(&self) -> &Ranked<K> {
         &self.counting

@@ -126,6 +126,8 @@ impl<T: 'static> WatermarkStrategy<T> {
     }
 
     /// Keeps the splits of a group of sources, in this process, within `max_drift` of each other.
+    ///
+    /// A split without any record holds all others until it has one or is idle: set an idle timeout as well.
     #[must_use]
     pub fn within_drift(mut self, group: impl Into<Arc<str>>, max_drift: Duration) -> Self {
         self.drift = Some(DriftLimit { group: group.into(), max_drift });

@@ -5,24 +5,38 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use levada_core::Timestamp;
-use levada_core::time::{Blocked, OpenTransaction, Pause, Question, SplitEvent, SplitStatus};
+use levada_core::time::{
+    Blocked, IdleTimeout, OpenTransaction, Pause, Question, SplitEvent, SplitState, SplitStatus,
+};
+
+use crate::dice::{Dice, histories};
+
+use SplitEvent::{
+    Answer, BrokerAway, EndOfPartition, FetchFailed, FetchWorks, MarkIdle, NoAnswer, Paused, Record, Resumed,
+    Seek, Tick, Watermark,
+};
+use SplitStatus::Idle;
 
 /// One event, when it happened, and what followed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) event: SplitEvent,
-    pub(crate) at: i64,
-    pub(crate) asked: Option<Question>,
+struct Entry {
+    event: SplitEvent,
+    at: i64,
+    asked: Option<Question>,
     /// What became of the open question: nothing, or an answer, or none in time. Read off the history up to here.
-    pub(crate) settled: Option<Option<u64>>,
+    settled: Option<Option<u64>>,
     /// Why the split was blocked after it, also where the status is hidden behind a mark.
-    pub(crate) blocked: Option<Blocked>,
+    blocked: Option<Blocked>,
 }
 
-pub(crate) struct Model<'a> {
-    pub(crate) start: u64,
-    pub(crate) timeout: Option<i64>,
-    pub(crate) log: &'a [Entry],
+struct Model<'a> {
+    start: u64,
+    timeout: Option<i64>,
+    log: &'a [Entry],
+    /// Where the last record or seek left the position, and its place in the history.
+    base: (u64, Option<usize>),
+    /// The farthest end of partition since then that is not old, and its first place in the history.
+    end: Option<(u64, usize)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,16 +52,22 @@ fn deadline() -> i64 {
 }
 
 impl<'a> Model<'a> {
+    fn new(start: u64, timeout: Option<i64>, log: &'a [Entry]) -> Self {
+        let mut model = Self { start, timeout, log, base: (start, None), end: None };
+        model.base = model.base();
+        model.end = model.end();
+        model
+    }
+
     /// The same history up to and with `index`.
     fn until(&self, index: usize) -> Model<'a> {
-        Model { log: &self.log[..=index], ..*self }
+        Model::new(self.start, self.timeout, &self.log[..=index])
     }
 
     fn last(&self, is: impl Fn(SplitEvent) -> bool) -> Option<usize> {
         self.log.iter().rposition(|entry| is(entry.event))
     }
 
-    /// Where the last record or seek left the position, and its place in the history.
     fn base(&self) -> (u64, Option<usize>) {
         let index = self.last(|event| matches!(event, SplitEvent::Record { .. } | SplitEvent::Seek { .. }));
         let position = index.map_or(self.start, |index| match self.log[index].event {
@@ -57,9 +77,8 @@ impl<'a> Model<'a> {
         (position, index)
     }
 
-    /// The farthest end of partition since then that is not old, and its first place in the history.
     fn end(&self) -> Option<(u64, usize)> {
-        let (base, index) = self.base();
+        let (base, index) = self.base;
         let from = index.map_or(0, |index| index + 1);
         let ends = (from..self.log.len()).filter_map(|index| match self.log[index].event {
             SplitEvent::EndOfPartition { position } if position >= base => Some((position, index)),
@@ -69,12 +88,12 @@ impl<'a> Model<'a> {
     }
 
     fn position(&self) -> u64 {
-        self.end().map_or(self.base().0, |(position, _)| position)
+        self.end.map_or(self.base.0, |(position, _)| position)
     }
 
     /// The place of the event that last moved the position or first reached the end.
     fn moved(&self) -> Option<usize> {
-        self.end().map_or(self.base().1, |(_, index)| Some(index))
+        self.end.map_or(self.base.1, |(_, index)| Some(index))
     }
 
     fn has_since(&self, index: usize, is: impl Fn(SplitEvent) -> bool) -> bool {
@@ -101,7 +120,7 @@ impl<'a> Model<'a> {
 
     /// Time at the end and unblocked, since the position moved or the source emitted a watermark.
     fn waited(&self) -> i64 {
-        let Some((_, end)) = self.end() else { return 0 };
+        let Some((_, end)) = self.end else { return 0 };
         let from =
             self.last(|event| event == SplitEvent::Watermark).map_or(end, |watermark| watermark.max(end));
         let between = self.log[from..].windows(2).filter(|pair| pair[0].blocked.is_none());
@@ -148,7 +167,7 @@ impl<'a> Model<'a> {
     }
 
     /// What became of the open question at the last event.
-    pub(crate) fn settled(&self) -> Option<Option<u64>> {
+    fn settled(&self) -> Option<Option<u64>> {
         let index = self.log.len() - 1;
         let asked = self.open_before(index)?;
         let question = self.log[asked].asked;
@@ -207,7 +226,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    pub(crate) fn blocked(&self) -> Option<Blocked> {
+    fn blocked(&self) -> Option<Blocked> {
         let position = self.position();
         if self.is_paused() {
             // Who pauses is compared by the caller, who can ask the split.
@@ -228,30 +247,30 @@ impl<'a> Model<'a> {
         }
     }
 
-    pub(crate) fn is_marked_idle(&self) -> bool {
+    fn is_marked_idle(&self) -> bool {
         let ends = |event| {
             matches!(event, SplitEvent::Record { .. } | SplitEvent::Seek { .. } | SplitEvent::Watermark)
         };
         self.last(|event| event == SplitEvent::MarkIdle).is_some_and(|index| !self.has_since(index, ends))
     }
 
-    pub(crate) fn status(&self) -> SplitStatus {
+    fn status(&self) -> SplitStatus {
         match self.blocked() {
             _ if self.is_marked_idle() => SplitStatus::Idle,
             Some(blocked) => SplitStatus::Blocked(blocked),
             None if self.verdict() == Verdict::NothingWaits => SplitStatus::Idle,
-            None if self.end().is_some() => SplitStatus::CaughtUp,
+            None if self.end.is_some() => SplitStatus::CaughtUp,
             None => SplitStatus::Active,
         }
     }
 
     /// Whether the last event makes it ask.
-    pub(crate) fn asks(&self) -> bool {
+    fn asks(&self) -> bool {
         let last = self.log.len() - 1;
         let is_time = matches!(self.log[last].event, SplitEvent::Tick | SplitEvent::Resumed(_));
         let is_open = self.open_before(last).is_some() && self.log[last].settled.is_none();
         let can = self.timeout.is_some()
-            && self.end().is_some()
+            && self.end.is_some()
             && !self.is_paused()
             && !self.has_fetch_failed()
             && !self.is_marked_idle();
@@ -274,5 +293,97 @@ impl<'a> Model<'a> {
         };
         let tried = (0..last).rev().find(tried).expect("it was tried before");
         Timestamp(self.log[last].at).since(Timestamp(self.log[tried].at))
+    }
+}
+
+const PAUSES: [Pause; 3] = [Pause::Drift, Pause::BackPressure, Pause::User];
+
+/// A pause that is on, if one is.
+fn pause_of(split: &SplitState, dice: &mut Dice) -> Pause {
+    let on = PAUSES.into_iter().find(|pause| split.pauses().contains(*pause));
+    on.unwrap_or_else(|| dice.pick(&PAUSES))
+}
+
+/// Mostly what leads to idleness, and everything that may come in between.
+fn event(dice: &mut Dice, split: &SplitState, asked: &[Question]) -> SplitEvent {
+    let position = split.position();
+    let near = (position + dice.below(3)).saturating_sub(1);
+    match dice.below(32) {
+        0..2 => Record { next: position + 1 + dice.below(2) },
+        2..6 => EndOfPartition { position: if dice.one_in(4) { near } else { position } },
+        6..14 if !asked.is_empty() => {
+            let question = if dice.one_in(5) { dice.pick(asked) } else { asked[asked.len() - 1] };
+            Answer { question, high_watermark: if dice.one_in(3) { near } else { position } }
+        }
+        14 if !asked.is_empty() => NoAnswer { question: dice.pick(asked) },
+        15 => Watermark,
+        16 => Seek { position: near },
+        17 => SplitEvent::Transaction(OpenTransaction { producer_id: dice.below(3) as i64, since: None }),
+        18 => Paused(dice.pick(&PAUSES)),
+        19..23 => Resumed(pause_of(split, dice)),
+        23 => dice.pick(&[FetchFailed, FetchWorks, BrokerAway, MarkIdle]),
+        _ => Tick,
+    }
+}
+
+/// [TIM-05] [TIM-06] [TIM-07] [TIM-19]
+#[test]
+fn any_history_of_a_split_gives_what_the_model_reads_off_all_of_it() {
+    let (mut proofs, mut blocked) = (0, [0; 5]);
+    histories(|dice| {
+        let timeout = dice.pick(&[Some(10), Some(10), Some(10), None]);
+        let limit = timeout.map(|limit| IdleTimeout::new(Duration::from_millis(limit as u64)).unwrap());
+        let mut split = SplitState::new(10, limit);
+        let mut log: Vec<Entry> = Vec::new();
+        let mut asked: Vec<Question> = Vec::new();
+        let mut at = 0;
+        for _ in 0..dice.below(16) {
+            at += dice.pick(&[0, 1, 5, 10, 11, 11, 4_989, 5_000]);
+            let event = event(dice, &split, &asked);
+            log.push(Entry { event, at, asked: None, settled: None, blocked: None });
+            let settled = Model::new(10, timeout, &log).settled();
+            log.last_mut().expect("just pushed").settled = settled;
+            let was_idle = split.status() == Idle;
+            let reaction = split.on(event, Timestamp(at));
+            let model = Model::new(10, timeout, &log);
+            let same = same_pauses(split.status(), model.status(), &split);
+            assert_eq!(same, model.status(), "{log:#?}");
+            assert_eq!(reaction.ask.is_some(), model.asks(), "{log:#?}");
+            if same == Idle && !was_idle && !model.is_marked_idle() {
+                proofs += 1;
+            }
+            if let SplitStatus::Blocked(reason) = same {
+                blocked[number(reason)] += 1;
+            }
+            let reason = model.blocked();
+            asked.extend(reaction.ask);
+            let entry = log.last_mut().expect("just pushed");
+            (entry.asked, entry.blocked) = (reaction.ask, reason);
+        }
+    });
+    println!("{proofs} proofs, blocked {blocked:?}");
+    let is_broad = proofs > 1000 && blocked.iter().all(|count| *count > 1000);
+    assert!(is_broad || std::env::var("LEVADA_HISTORY").is_ok());
+}
+
+/// The model knows only that somebody pauses; who does, the split says.
+fn same_pauses(status: SplitStatus, model: SplitStatus, split: &SplitState) -> SplitStatus {
+    match (status, model) {
+        (SplitStatus::Blocked(Blocked::Paused(pauses)), SplitStatus::Blocked(Blocked::Paused(_))) => {
+            assert_eq!(pauses, split.pauses());
+            assert!(!pauses.is_empty());
+            model
+        }
+        _ => status,
+    }
+}
+
+fn number(reason: Blocked) -> usize {
+    match reason {
+        Blocked::Paused(_) => 0,
+        Blocked::FetchFailed => 1,
+        Blocked::BrokerAway => 2,
+        Blocked::BehindTransaction { .. } => 3,
+        _ => 4,
     }
 }

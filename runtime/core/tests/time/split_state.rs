@@ -5,9 +5,6 @@ use levada_core::time::{
     Blocked, IdleTimeout, OpenTransaction, Pause, Question, Reaction, SplitEvent, SplitState, SplitStatus,
 };
 
-use crate::dice::{Dice, histories};
-use crate::split_model::{Entry, Model};
-
 use SplitEvent::{
     Answer, BrokerAway, EndOfPartition, FetchFailed, FetchWorks, MarkIdle, NoAnswer, Paused, Record, Resumed,
     Seek, Tick, Watermark,
@@ -179,7 +176,7 @@ fn broker_that_went_away_before_the_timeout_is_asked_for_and_the_clock_goes_on()
 /// [TIM-06]
 #[test]
 fn split_paused_for_minutes_is_never_idle_and_its_clock_stands_still() {
-    for pause in PAUSES {
+    for pause in [Pause::Drift, Pause::BackPressure, Pause::User] {
         let mut scene = Scene::new();
         scene.on(0, EndOfPartition { position: 10 });
         assert!(is_paused(scene.on(6, Paused(pause))));
@@ -347,96 +344,4 @@ fn clock_that_is_set_back_only_prolongs_the_waiting() {
     scene.on(-1_000_000, Tick);
     assert_eq!(scene.on(-995_000, Tick), SplitStatus::Blocked(Blocked::BrokerAway), "the deadline too");
     assert_eq!(scene.asked.len(), 2);
-}
-
-const PAUSES: [Pause; 3] = [Pause::Drift, Pause::BackPressure, Pause::User];
-
-/// A pause that is on, if one is.
-fn pause_of(split: &SplitState, dice: &mut Dice) -> Pause {
-    let on = PAUSES.into_iter().find(|pause| split.pauses().contains(*pause));
-    on.unwrap_or_else(|| dice.pick(&PAUSES))
-}
-
-/// Mostly what leads to idleness, and everything that may come in between.
-fn event(dice: &mut Dice, split: &SplitState, asked: &[Question]) -> SplitEvent {
-    let position = split.position();
-    let near = (position + dice.below(3)).saturating_sub(1);
-    match dice.below(32) {
-        0..2 => Record { next: position + 1 + dice.below(2) },
-        2..6 => EndOfPartition { position: if dice.one_in(4) { near } else { position } },
-        6..14 if !asked.is_empty() => {
-            let question = if dice.one_in(5) { dice.pick(asked) } else { asked[asked.len() - 1] };
-            Answer { question, high_watermark: if dice.one_in(3) { near } else { position } }
-        }
-        14 if !asked.is_empty() => NoAnswer { question: dice.pick(asked) },
-        15 => Watermark,
-        16 => Seek { position: near },
-        17 => SplitEvent::Transaction(OpenTransaction { producer_id: dice.below(3) as i64, since: None }),
-        18 => Paused(dice.pick(&PAUSES)),
-        19..23 => Resumed(pause_of(split, dice)),
-        23 => dice.pick(&[FetchFailed, FetchWorks, BrokerAway, MarkIdle]),
-        _ => Tick,
-    }
-}
-
-/// [TIM-05] [TIM-06] [TIM-07] [TIM-19]
-#[test]
-fn any_history_of_a_split_gives_what_the_model_reads_off_all_of_it() {
-    let (mut proofs, mut blocked) = (0, [0; 5]);
-    histories(|dice| {
-        let timeout = dice.pick(&[Some(10), Some(10), Some(10), None]);
-        let limit = timeout.map(|limit| IdleTimeout::new(Duration::from_millis(limit as u64)).unwrap());
-        let mut split = SplitState::new(10, limit);
-        let mut log: Vec<Entry> = Vec::new();
-        let mut asked: Vec<Question> = Vec::new();
-        let mut at = 0;
-        for _ in 0..dice.below(18) {
-            at += dice.pick(&[0, 1, 5, 10, 11, 11, 4_989, 5_000]);
-            let event = event(dice, &split, &asked);
-            log.push(Entry { event, at, asked: None, settled: None, blocked: None });
-            let settled = Model { start: 10, timeout, log: &log }.settled();
-            log.last_mut().expect("just pushed").settled = settled;
-            let was_idle = split.status() == Idle;
-            let reaction = split.on(event, Timestamp(at));
-            let model = Model { start: 10, timeout, log: &log };
-            let same = same_pauses(split.status(), model.status(), &split);
-            assert_eq!(same, model.status(), "{log:#?}");
-            assert_eq!(reaction.ask.is_some(), model.asks(), "{log:#?}");
-            if same == Idle && !was_idle && !model.is_marked_idle() {
-                proofs += 1;
-            }
-            if let SplitStatus::Blocked(reason) = same {
-                blocked[number(reason)] += 1;
-            }
-            let reason = model.blocked();
-            asked.extend(reaction.ask);
-            let entry = log.last_mut().expect("just pushed");
-            (entry.asked, entry.blocked) = (reaction.ask, reason);
-        }
-    });
-    println!("{proofs} proofs, blocked {blocked:?}");
-    let is_broad = proofs > 1000 && blocked.iter().all(|count| *count > 1000);
-    assert!(is_broad || std::env::var("LEVADA_HISTORY").is_ok());
-}
-
-/// The model knows only that somebody pauses; who does, the split says.
-fn same_pauses(status: SplitStatus, model: SplitStatus, split: &SplitState) -> SplitStatus {
-    match (status, model) {
-        (SplitStatus::Blocked(Blocked::Paused(pauses)), SplitStatus::Blocked(Blocked::Paused(_))) => {
-            assert_eq!(pauses, split.pauses());
-            assert!(!pauses.is_empty());
-            model
-        }
-        _ => status,
-    }
-}
-
-fn number(reason: Blocked) -> usize {
-    match reason {
-        Blocked::Paused(_) => 0,
-        Blocked::FetchFailed => 1,
-        Blocked::BrokerAway => 2,
-        Blocked::BehindTransaction { .. } => 3,
-        _ => 4,
-    }
 }

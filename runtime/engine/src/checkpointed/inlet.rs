@@ -1,9 +1,11 @@
 //! The receiving end of a task: one channel, or one from each subtask before an exchange.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use levada_core::{Barrier, StreamElement, StreamStatus, Timestamp};
+use levada_core::time::{ChannelMerge, TimeSignal};
+use levada_core::{Barrier, StreamElement, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::checkpoint::{Alignment, Step};
@@ -15,49 +17,40 @@ struct Channel<T> {
     /// It has delivered a barrier that others have not.
     is_held: bool,
     has_ended: bool,
-    watermark: Timestamp,
-    is_idle: bool,
 }
 
-/// The channels of a task as one stream, its barriers aligned.
+/// The channels of a task as one stream, its barriers aligned and its watermarks merged.
 ///
 /// An ended channel still delivers barriers: its sender takes part in checkpoints until the job is over.
 pub(crate) struct Inlet<T> {
     channels: Vec<Channel<T>>,
     alignment: Alignment,
+    time: ChannelMerge,
     /// Whose turn it is, so that none starves.
     turn: usize,
-    /// What follows from the last element, in reverse order.
-    due: Vec<StreamElement<T>>,
-    watermark: Timestamp,
-    is_idle: bool,
+    /// What follows from the last element.
+    due: VecDeque<StreamElement<T>>,
 }
 
 impl<T> Inlet<T> {
     pub(crate) fn new(receivers: Vec<mpsc::Receiver<StreamElement<T>>>) -> Self {
-        let channel = |elements| Channel {
-            elements,
-            is_held: false,
-            has_ended: false,
-            watermark: Timestamp(i64::MIN),
-            is_idle: false,
-        };
+        let channel = |elements| Channel { elements, is_held: false, has_ended: false };
         let channels: Vec<Channel<T>> = receivers.into_iter().map(channel).collect();
         let alignment = Alignment::new(channels.len());
-        let watermark = Timestamp(i64::MIN);
-        Self { channels, alignment, turn: 0, due: Vec::new(), watermark, is_idle: false }
+        let time = ChannelMerge::new(channels.len());
+        Self { channels, alignment, time, turn: 0, due: VecDeque::new() }
     }
 
     /// Returns the merged watermark: no record with this timestamp or an earlier one is expected any more.
     pub(crate) fn watermark(&self) -> Timestamp {
-        self.watermark
+        self.time.merged()
     }
 
     /// Waits for the next element. A barrier comes once, when every channel has delivered it, and `End` once, when every
     /// channel has. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<StreamElement<T>, Stopped> {
         loop {
-            if let Some(due) = self.due.pop() {
+            if let Some(due) = self.due.pop_front() {
                 return Ok(due);
             }
             let (index, element) = poll_fn(|context| self.poll_channels(context)).await;
@@ -66,13 +59,12 @@ impl<T> Inlet<T> {
                 StreamElement::Barrier(barrier) => self.barrier(index, barrier),
                 StreamElement::End => self.end(index),
                 StreamElement::Watermark(watermark) => {
-                    let channel = &mut self.channels[index];
-                    channel.watermark = channel.watermark.max(watermark);
-                    self.merge_time();
+                    let signals = self.time.watermark(index, watermark);
+                    self.signal(signals);
                 }
                 StreamElement::Status(status) => {
-                    self.channels[index].is_idle = status == StreamStatus::Idle;
-                    self.merge_time();
+                    let signals = self.time.status(index, status);
+                    self.signal(signals);
                 }
                 other => return Ok(other),
             }
@@ -101,7 +93,7 @@ impl<T> Inlet<T> {
             match step {
                 Step::Hold(channel) => self.channels[channel].is_held = true,
                 Step::Release(channel) => self.channels[channel].is_held = false,
-                Step::Aligned(_) => self.due.push(StreamElement::Barrier(barrier)),
+                Step::Aligned(_) => self.due.push_back(StreamElement::Barrier(barrier)),
                 // The coordinator knows of a checkpoint that a newer one overtook: nobody acks it.
                 _ => {}
             }
@@ -110,33 +102,21 @@ impl<T> Inlet<T> {
 
     fn end(&mut self, index: usize) {
         self.channels[index].has_ended = true;
+        let signals = self.time.finished(index);
+        self.signal(signals);
         if self.channels.iter().all(|channel| channel.has_ended) {
-            self.due.push(StreamElement::End);
+            self.due.push_back(StreamElement::End);
         }
-        self.merge_time();
     }
 
-    /// The smallest watermark of the channels that count; it never goes back.
-    fn merge_time(&mut self) {
-        let counting = || self.channels.iter().filter(|channel| !channel.is_idle && !channel.has_ended);
-        let is_idle = counting().next().is_none() && !self.channels.iter().all(|channel| channel.has_ended);
-        if is_idle != self.is_idle {
-            self.is_idle = is_idle;
-            let status = if is_idle { StreamStatus::Idle } else { StreamStatus::Active };
-            self.due.insert(0, StreamElement::Status(status));
-        }
-        if let Some(smallest) = counting().map(|channel| channel.watermark).min()
-            && smallest > self.watermark
-        {
-            self.watermark = smallest;
-            self.due.insert(0, StreamElement::Watermark(smallest));
-        }
+    fn signal(&mut self, signals: Vec<TimeSignal>) {
+        self.due.extend(signals.into_iter().map(StreamElement::from));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use levada_core::{BarrierKind, CheckpointId};
+    use levada_core::{BarrierKind, CheckpointId, StreamStatus};
 
     use super::*;
 
@@ -173,6 +153,7 @@ mod tests {
         StreamElement::Watermark(Timestamp(watermark))
     }
 
+    /// [TIM-13] [TIM-15] [TIM-16] the inlet's part.
     #[test]
     fn smallest_watermark_of_those_that_count_comes_out_and_never_goes_back() {
         let (senders, mut inlet) = inlet(2);
@@ -190,6 +171,18 @@ mod tests {
         assert_eq!(drained(&mut inlet), ["watermark 20"]);
     }
 
+    /// [TIM-08] [TIM-14] the inlet's part.
+    #[test]
+    fn highest_watermark_comes_out_before_the_channels_are_idle() {
+        let (senders, mut inlet) = inlet(2);
+        send(&senders[0], [at(5), StreamElement::Status(StreamStatus::Idle)]);
+        send(&senders[1], [at(2), StreamElement::Status(StreamStatus::Idle)]);
+        let all = drained(&mut inlet);
+        assert_eq!(all[all.len() - 2..], ["watermark 5", "Idle"], "{all:?}");
+        send(&senders[1], [StreamElement::Status(StreamStatus::Active)]);
+        assert_eq!(drained(&mut inlet), ["Active"]);
+    }
+
     /// [CHK-07] what follows a barrier waits until every channel has delivered it; an ended one still delivers barriers.
     #[test]
     fn channel_that_delivered_a_barrier_is_held_until_all_have() {
@@ -200,6 +193,6 @@ mod tests {
         send(&senders[1], [barrier()]);
         assert_eq!(drained(&mut inlet), ["barrier", "watermark 7"]);
         send(&senders[0], [StreamElement::End]);
-        assert_eq!(drained(&mut inlet), ["end"]);
+        assert_eq!(drained(&mut inlet), [&format!("watermark {}", i64::MAX), "end"], "[TIM-04]");
     }
 }

@@ -63,7 +63,7 @@ impl<S: Source> Splits<S> {
     pub(crate) fn new(source: S) -> Self {
         Self {
             source,
-            builder: BatchBuilder::new(),
+            builder: BatchBuilder::recycling(),
             places: BTreeMap::new(),
             assigned: None,
             known: HashSet::new(),

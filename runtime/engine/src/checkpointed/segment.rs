@@ -53,7 +53,7 @@ impl<I: Send + 'static, T: Send + 'static> Steps<I, T> {
     {
         match self {
             Steps::Chain(make_before) => Steps::Chain(Box::new(move |subtask| {
-                Box::new(Then { before: make_before(subtask), step: make(subtask) })
+                Box::new(Then::new(make_before(subtask), make(subtask)))
             })),
             Steps::Wired(wire) => {
                 let step = Steps::<T, T>::none().then(make);

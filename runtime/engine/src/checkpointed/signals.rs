@@ -6,6 +6,7 @@
 //!                       └───────────▶ Interrupted
 //! ```
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::handle::{CheckpointedHandle, CheckpointedReport};
+use super::run::CheckpointedJob;
 use crate::checkpoint::Command;
 use crate::error::JobError;
+use crate::store::Store;
 
 /// How long the last checkpoint and its side effects may take by default: below the 30 s after which Kubernetes kills.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(25);
@@ -69,7 +72,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn catch() -> std::io::Result<Self> {
+    fn catch() -> io::Result<Self> {
         Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
 
@@ -90,10 +93,34 @@ impl Signals {
 /// Why the job gave up; [`JobError::StopDeadline`] when the last checkpoint did not come in time, and
 /// [`JobError::Cancelled`] after a second signal. In both cases tasks may still be closing.
 pub async fn run_until_signal(
-    mut job: CheckpointedHandle,
+    job: CheckpointedHandle,
     deadline: Duration,
 ) -> Result<CheckpointedReport, JobError> {
-    let mut signals = match Signals::catch() {
+    wait_until_signal(job, Signals::catch(), deadline).await
+}
+
+impl CheckpointedJob {
+    /// Starts the job and waits as [`run_until_signal`] does. Signals are caught before the job starts, so that there is no
+    /// moment at which one ends the process in the midst of a record.
+    ///
+    /// # Errors
+    /// Those of [`CheckpointedJob::start`] and [`run_until_signal`].
+    pub async fn run_until_signal(
+        self,
+        store: Store,
+        deadline: Duration,
+    ) -> Result<CheckpointedReport, JobError> {
+        let signals = Signals::catch();
+        wait_until_signal(self.start(store)?, signals, deadline).await
+    }
+}
+
+async fn wait_until_signal(
+    mut job: CheckpointedHandle,
+    signals: io::Result<Signals>,
+    deadline: Duration,
+) -> Result<CheckpointedReport, JobError> {
+    let mut signals = match signals {
         Ok(signals) => signals,
         Err(error) => {
             tracing::warn!(%error, "signals cannot be caught: one will end the process without a last checkpoint");

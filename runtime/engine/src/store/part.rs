@@ -218,7 +218,7 @@ impl Store {
         if found.meta.size != part.length {
             return Err(damage(part, Flaw::Length { expected: part.length, found: found.meta.size }));
         }
-        let (chunks, part) = (found.into_stream(), part.clone());
+        let (chunks, part) = (Backend::chunks(found), part.clone());
         Ok(PartReader { chunks, path, part, read: 0, sum: crc32fast::Hasher::new() })
     }
 

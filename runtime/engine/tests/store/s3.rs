@@ -2,6 +2,7 @@
 
 use std::env;
 
+use levada_core::ErrorChain;
 use levada_engine::store::{Store, StoreError};
 
 use crate::places::S3_STORE;
@@ -29,6 +30,8 @@ async fn a_missing_bucket_is_an_error_and_no_empty_store() {
     let missing = Store::open_to_read("s3://no-such-bucket/store").unwrap();
     let error = missing.list().await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { action: "list", .. }), "{error:?}");
+    let told = ErrorChain(&error).to_string();
+    assert_eq!(told.matches("NoSuchBucket").count(), 1, "said once: {told}");
     let empty = Store::open_to_read(&format!("{}/never-used", bucket())).unwrap();
     assert_eq!(empty.list().await.unwrap().rows.len(), 0);
 }
