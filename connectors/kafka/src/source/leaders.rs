@@ -104,39 +104,55 @@ fn answer(leaders: &mut Option<Leaders>, config: &ClientConfig, asked: Vec<Asked
 }
 
 /// The leaders of partitions, asked for what is there, committed or not.
-pub(super) struct Leaders(BaseConsumer<Told>);
+pub(super) struct Leaders {
+    consumer: BaseConsumer<Told>,
+    /// Who leads which split, as far as the cluster has told. Only to ask each leader apart from the others.
+    known: BTreeMap<SplitId, i32>,
+}
 
 impl Leaders {
     pub(super) fn new(config: &ClientConfig) -> Result<Self, ReadError> {
-        config.create_with_context(Told).map(Self).map_err(ReadError::of_creation)
+        let consumer = config.create_with_context(Told).map_err(ReadError::of_creation)?;
+        Ok(Self { consumer, known: BTreeMap::new() })
     }
 
     pub(super) fn consumer(&self) -> &BaseConsumer<Told> {
-        &self.0
+        &self.consumer
     }
 
-    fn ends(&self, asked: &[Asked]) -> BTreeMap<SplitId, u64> {
+    /// Returns the ends that are told in time. Each leader is asked apart, all at once: one that is away would leave the whole
+    /// list without an answer.
+    fn ends(&mut self, asked: &[Asked]) -> BTreeMap<SplitId, u64> {
         let until = Instant::now() + Question::DEADLINE;
         let splits: BTreeSet<&SplitId> = asked.iter().map(|(_, split, _)| split).collect();
-        let ends = self.ends_of(&splits.into_iter().collect::<Vec<_>>(), until);
+        self.learn(&splits);
+        let parts = self.parts(&splits);
+        let ends: BTreeMap<SplitId, u64> = std::thread::scope(|scope| {
+            let this = &*self;
+            let threads: Vec<_> =
+                parts.iter().map(|part| scope.spawn(move || this.ends_of(part, until))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
+        });
+        // Who gave no answer may lead no longer.
+        for split in splits {
+            if !ends.contains_key(split) {
+                self.known.remove(split);
+            }
+        }
         // The client's own events (errors, wanted tokens) pile up until somebody looks.
-        while self.0.poll(Duration::ZERO).is_some() {}
+        while self.consumer.poll(Duration::ZERO).is_some() {}
         ends
     }
 
-    /// Returns the ends that are told in time.
-    ///
-    /// One broker that is away, or one partition that is gone, leaves the whole list without an answer. So that is then
-    /// asked again in parts: by leader, and in halves where a leader answers with an error.
+    /// Asks one leader. One partition that is gone leaves the whole list without an answer, so after an error each half is
+    /// asked again.
     fn ends_of(&self, splits: &[&SplitId], until: Instant) -> BTreeMap<SplitId, u64> {
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || splits.is_empty() {
             return BTreeMap::new();
         }
-        let is_one = splits.len() == 1;
-        let patience = if is_one { left } else { left / 2 };
         let list = at_offsets(splits.iter().map(|split| (*split, Offset::End)));
-        let error = match list.map(|list| offsets::at(&self.0, list, patience)) {
+        let error = match list.map(|list| offsets::at(&self.consumer, list, left)) {
             Ok(Ok(ends)) => return ends,
             Ok(Err(error)) => error,
             Err(error) => {
@@ -145,42 +161,36 @@ impl Leaders {
             }
         };
         tracing::debug!(%error, splits = splits.len(), "no answer to where splits end");
-        if is_one {
+        if splits.len() == 1 {
             return BTreeMap::new();
         }
-        let was_slow = until.saturating_duration_since(Instant::now()) < left / 2 + left / 8;
-        match self.parts(splits) {
-            parts if parts.len() > 1 => self.ends_of_parts(&parts, until),
-            _ if was_slow => BTreeMap::new(),
-            _ => {
-                let (first, second) = splits.split_at(splits.len() / 2);
-                self.ends_of_parts(&[first.to_vec(), second.to_vec()], until)
-            }
-        }
+        let (first, second) = splits.split_at(splits.len() / 2);
+        let mut ends = self.ends_of(first, until);
+        ends.append(&mut self.ends_of(second, until));
+        ends
     }
 
-    fn ends_of_parts(&self, parts: &[Vec<&SplitId>], until: Instant) -> BTreeMap<SplitId, u64> {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                parts.iter().map(|part| scope.spawn(|| self.ends_of(part, until))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
-        })
-    }
-
-    /// Sorts splits by their leader, as far as the cluster tells.
-    fn parts<'s>(&self, splits: &[&'s SplitId]) -> Vec<Vec<&'s SplitId>> {
-        let topics: BTreeSet<&str> = splits.iter().map(|split| &*split.stream).collect();
-        let mut leaders = BTreeMap::new();
+    /// Finds out who leads the splits of which that is not known.
+    fn learn(&mut self, splits: &BTreeSet<&SplitId>) {
+        let unknown = splits.iter().filter(|split| !self.known.contains_key(**split));
+        let topics: BTreeSet<&str> = unknown.map(|split| &*split.stream).collect();
         for topic in topics {
-            let Ok(metadata) = self.0.fetch_metadata(Some(topic), Question::DEADLINE / 10) else { continue };
+            let Ok(metadata) = self.consumer.fetch_metadata(Some(topic), Question::DEADLINE / 5) else {
+                continue; // they are asked together then
+            };
             for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
-                leaders.insert((topic, partition.id()), partition.leader());
+                if let Ok(index) = u32::try_from(partition.id()) {
+                    self.known.insert(SplitId::new(topic, index), partition.leader());
+                }
             }
         }
+    }
+
+    /// Sorts splits by their leader.
+    fn parts<'s>(&self, splits: &BTreeSet<&'s SplitId>) -> Vec<Vec<&'s SplitId>> {
         let mut parts: BTreeMap<i32, Vec<&SplitId>> = BTreeMap::new();
         for &split in splits {
-            let index = i32::try_from(split.index).unwrap_or(-1);
-            let leader = leaders.get(&(&*split.stream, index)).copied().unwrap_or(-1);
+            let leader = self.known.get(split).copied().unwrap_or(-1);
             parts.entry(leader).or_default().push(split);
         }
         parts.into_values().collect()

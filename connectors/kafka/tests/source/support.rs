@@ -175,6 +175,15 @@ impl Transaction<'_> {
         self
     }
 
+    pub(crate) fn write_at(self, partition: i32, timestamps: impl IntoIterator<Item = i64>) -> Self {
+        for timestamp in timestamps {
+            let record = BaseRecord::<str, str>::to(&self.topic.name).partition(partition).payload("v");
+            self.producer.send(record.timestamp(timestamp)).map_err(|(error, _)| error).expect("send");
+        }
+        self.producer.flush(PATIENCE).expect("flush");
+        self
+    }
+
     pub(crate) fn commit(self) {
         self.producer.commit_transaction(PATIENCE).expect("commit");
         self.wait_for_marker();
