@@ -46,7 +46,7 @@ pub use checkpointed::{
 };
 pub use error::JobError;
 pub use job::{Job, JobHandle, Pipeline, Report, RunnableJob};
-pub use map::{FlatMap, Input, Outputs};
+pub use map::{FlatMap, Input, Outputs, Skipped, Skipping};
 pub use plan::{ShapeError, Stage, StageKind, check_shape};
 pub use policy::CommitPolicy;
 pub use progress::Progress;

@@ -1,9 +1,13 @@
 //! Steps of user code between source and sink: written per record, run per batch.
 
+mod skip;
+
 use std::fmt;
 
 use levada_core::batch::Coordinates;
 use levada_core::{Batch, BoxError, Origin, Record, Refused, Slice, Spares, StreamElement, Tally, Timestamp};
+
+pub use skip::{Skipped, Skipping};
 
 /// A record as a step sees it.
 #[derive(Debug)]
