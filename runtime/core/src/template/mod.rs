@@ -24,7 +24,6 @@ use crate::clock::Timestamp;
 pub struct WriteContext {
     /// The wall-clock time of the write.
     pub processing_time: Timestamp,
-    /// No record with an earlier timestamp or this one is expected any more; [`Timestamp`]'s minimum until there are
-    /// watermarks.
+    /// No record with an earlier timestamp or this one is expected any more; [`Timestamp::MIN`] until there are watermarks.
     pub watermark: Timestamp,
 }

@@ -142,7 +142,7 @@ impl Recovery<'_> {
                 return Ok(chosen);
             }
             let sinks = self.inspect(&chosen, resolvers).await?;
-            match judge(checkpoint, chosen.previous(), sinks, self.terms.policy.allow_empty) {
+            match judge(checkpoint, chosen.previous(), sinks, self.terms.policy.allow_fresh_start) {
                 Verdict::GoOn => return Ok(chosen),
                 Verdict::RollBack { to } => {
                     tracing::error!(%checkpoint, ?to, "transactions of the newest checkpoint are gone, none of it is visible: rolled back");

@@ -116,7 +116,7 @@ impl CheckpointedJob {
     /// back: sources read from where they begin, and sinks publish that again.
     #[must_use]
     pub fn allow_fresh_start(mut self) -> Self {
-        self.policy.allow_empty = true;
+        self.policy.allow_fresh_start = true;
         self
     }
 

@@ -7,7 +7,7 @@ use levada_core::template::{Fate, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
 
 use super::sink_part::{BoxFuture, FoundTransaction, Shared, SinkPart, SinkResolver};
-use crate::driver::{DriverError, JobRecovery, StoredTransaction, TwoPhaseOptions, age, without_pending};
+use crate::driver::{DriverError, JobRecovery, StoredTransaction, TwoPhaseOptions, without_pending};
 
 /// The part of a two-phase sink.
 pub(crate) struct TwoPhasePart<T, F> {
@@ -67,7 +67,7 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
             let fates = recovery.fates(&mut self.sink).await?;
             let timeout = self.sink.transaction_timeout();
             let all = recovery.transactions().iter().zip(fates).map(|(transaction, fate)| {
-                let age = age(transaction.begun_at, now);
+                let age = now.since(transaction.begun_at);
                 let is_loss_tolerated = self.options.on_loss.tolerates_restored(age, timeout);
                 FoundTransaction { is_loss_tolerated, ..found(transaction, fate) }
             });

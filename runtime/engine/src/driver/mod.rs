@@ -33,7 +33,7 @@ mod tally;
 mod two_phase;
 mod write_ahead;
 
-pub(crate) use two_phase::{age, without_pending};
+pub(crate) use two_phase::without_pending;
 pub(crate) use write_ahead::stored_segments;
 
 use std::fmt;

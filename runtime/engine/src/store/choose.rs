@@ -27,7 +27,7 @@ pub struct RestorePolicy {
     /// Sinks may publish again what they have published.
     pub allow_replay: bool,
     /// A store in which nothing can be used counts as empty.
-    pub allow_empty: bool,
+    pub allow_fresh_start: bool,
 }
 
 /// How to start.
@@ -234,7 +234,7 @@ fn latest(entries: &[Entry], damages: &[Damage], policy: RestorePolicy) -> Decis
     let usable = usable.find(|(number, _)| damages_of(*number, damages).is_empty());
     let Some((number, manifest)) = usable else {
         let never = damages.is_empty() && newest_resolved(entries).max(horizon(entries)).is_none();
-        return match never || policy.allow_empty {
+        return match never || policy.allow_fresh_start {
             true => Decision::Fresh,
             false => Decision::Refuse(Refusal::NothingUsable(damages.to_vec())),
         };

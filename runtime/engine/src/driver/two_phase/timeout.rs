@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use levada_core::Timestamp;
 use thiserror::Error;
 
 /// A transaction could time out while nothing is wrong.
@@ -33,12 +32,6 @@ pub fn check_timeout(
         Some(timeout) if timeout < needed => Err(TimeoutTooShort { timeout, needed }),
         _ => Ok(()),
     }
-}
-
-/// The age of a transaction; zero when the clock was set back.
-pub(crate) fn age(begun_at: Timestamp, now: Timestamp) -> Duration {
-    let elapsed = now.0.saturating_sub(begun_at.0);
-    Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
 }
 
 /// Tells whether so much of a timeout has passed.
