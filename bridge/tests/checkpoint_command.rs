@@ -100,7 +100,13 @@ async fn written(lease: &Lease, id: CheckpointId, home: PartHome) -> Manifest {
     let mut sink = OperatorState { parallelism: 2, subtasks: Vec::new() };
     for bytes in [3 << 20, 100] {
         let stored = lease.store().put_state(&home, &state(bytes)).await.unwrap();
-        sink.subtasks.push(SubtaskState { stored, pending_transactions: 1, ..SubtaskState::default() });
+        let (pending_transactions, pending_records) = (1, 50);
+        sink.subtasks.push(SubtaskState {
+            stored,
+            pending_transactions,
+            pending_records,
+            ..SubtaskState::default()
+        });
     }
     manifest.operators.insert("delays".into(), sink);
     manifest
@@ -194,7 +200,7 @@ Checkpoint 9-2
   triggered  2026-11-30T12:00:00.002Z
   status     complete, not yet resolved: its transactions may still be pending
   state      3.000 MiB in 2 operators
-  pending    2 transactions
+  pending    2 transactions, 100 records
 
 OPERATOR  SUBTASKS      STATE  PARTS  PENDING
 delays           2  3.000 MiB      1        2
@@ -269,7 +275,7 @@ async fn json_has_what_the_text_has() {
 
     let shown = parse(printed(WHOLE, "show", &place.path(), &["9-1", "--json"]));
     assert_eq!((&shown["id"], &shown["resolved"]), (&"9-1".into(), &false.into()));
-    assert_eq!(shown["pending_transactions"], 2);
+    assert_eq!((&shown["pending_transactions"], &shown["pending_records"]), (&2.into(), &100.into()));
     assert_eq!(shown["operators"]["flights"]["positions"]["flights-1"], 1001);
     assert_eq!(shown["operators"]["delays"]["parts"], 1);
     assert_eq!(shown["damages"].as_array().unwrap().len(), 0);
@@ -277,6 +283,30 @@ async fn json_has_what_the_text_has() {
         parse(printed(WHOLE, "list", &place.path(), &["--json"]))["entries"].as_array().unwrap().len(),
         9
     );
+}
+
+/// [CHK-18]
+#[tokio::test]
+async fn a_roll_back_is_an_entry_and_what_it_drops_is_not_restored() {
+    let place = Place::new();
+    let mut lease = place.lease("flights").await;
+    let first = complete(&mut lease, 1).await;
+    complete(&mut lease, 2).await;
+    lease.roll_back(Some(first)).await.unwrap();
+    let listed = printed(WHOLE, "list", &place.path(), &[]);
+    assert!(listed.contains("    4  rolled back  1-1 "), "{listed}");
+    assert!(listed.ends_with("1 checkpoint to restore from, the newest 1-1\n"), "{listed}");
+    let json = printed(WHOLE, "list", &place.path(), &["--job", "flights", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["entries"][3]["kind"], &json["entries"][3]["to"]),
+        (&"rolled_back".into(), &"1-1".into())
+    );
+
+    lease.roll_back(None).await.unwrap();
+    let listed = printed(WHOLE, "list", &place.path(), &[]);
+    assert!(listed.contains("    5  rolled back  start "), "{listed}");
+    assert!(listed.ends_with("0 checkpoints to restore from\n"), "{listed}");
 }
 
 /// [CHK-09] [CHK-18] What the first version of the store's format wrote is shown.

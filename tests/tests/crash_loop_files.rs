@@ -107,7 +107,7 @@ fn take_over_until(scene: &Scene, published: &mut Published, seed: u64, lasting:
 }
 
 fn take_over(scene: &Scene, published: &mut Published, place: &str, holders: u32, takers: u32) {
-    let mut holder = scene.stopped(holders, place, "");
+    let mut holder = scene.stopped(holders, place);
     let newest = || published.newest_attempt();
     let taker = scene.taken_over(takers, newest);
     holder.signal(Signal::SIGCONT);

@@ -4,13 +4,10 @@
 
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
 use levada_postgres::write_ahead;
-use levada_testcontainers::wait_until;
 use levada_tests::checkpointed::{
     APPENDING_FAIL_POINTS, Feed, Ledger, Rows, Scene, Target, found_out, killing, life, points_of,
 };
 use levada_tests::loop_length::loop_length;
-use levada_tests::process::PATIENCE;
-use nix::sys::signal::Signal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_checkpointed-under-test");
 
@@ -120,31 +117,4 @@ fn committer_that_marks_before_the_send_loses_segments() {
 fn committer_that_forgets_what_was_sent_doubles_segments() {
     let complaint = complaint(Target::AppendedNeverKnown, "wal::after_marker");
     assert!(complaint.contains("is doubled"), "{complaint}");
-}
-
-/// [CHK-15] The counter-test: entries that replace others let a stopped holder finish its checkpoint after a takeover.
-#[test]
-fn without_the_condition_of_the_store_a_woken_holder_sends_values_again() {
-    let scene = Scene::new(PROGRAM, Target::Appended);
-    let mut ledger = Ledger::of(scene.home());
-    Feed::into(scene.topic()).beside(2000, || {
-        // The condition is there when the store is opened, and twice tried, and for the lease. Then come a checkpoint, its
-        // resolution, and the checkpoint that the holder stops in front of.
-        let place = "store::entry::before:4";
-        let mut holder = scene.stopped(2, place, "store::without_condition=3*off->return");
-        let taker = scene.taken_over(3, || Ledger::newest_attempt(scene.home()));
-        taker.signal(Signal::SIGTERM);
-        taker.finish().expect_code(0);
-        ledger.look().expect("all is well before it wakes");
-        ledger.values().expect("all is well before it wakes");
-
-        holder.signal(Signal::SIGCONT);
-        let mut verdict = Ok(());
-        let sends_again = wait_until(PATIENCE, "values that come again", || {
-            verdict = ledger.look().and_then(|()| ledger.values().map(drop));
-            verdict.is_err() || holder.has_ended()
-        });
-        let complaint = verdict.expect_err("what the holder sends").to_string();
-        assert!(sends_again.is_ok() && complaint.contains("is due"), "{complaint}:\n{}", holder.log());
-    });
 }

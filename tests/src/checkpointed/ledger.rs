@@ -135,7 +135,7 @@ impl Ledger {
     ///
     /// # Errors
     /// The first that comes again, or before one that is due.
-    pub fn values(&self) -> Result<BTreeMap<String, u64>, Box<dyn std::error::Error + Send + Sync>> {
+    fn values(&self) -> Result<BTreeMap<String, u64>, Box<dyn std::error::Error + Send + Sync>> {
         let mut due: BTreeMap<String, u64> = BTreeMap::new();
         for (name, lines) in &self.sent {
             for line in lines.iter().skip(1) {
@@ -149,20 +149,6 @@ impl Ledger {
             }
         }
         Ok(due)
-    }
-
-    /// Returns the newest attempt of which a segment was begun; 0 if there is none.
-    ///
-    /// # Errors
-    /// The output cannot be read.
-    pub fn newest_attempt(home: &Path) -> std::io::Result<u64> {
-        let mut newest = 0;
-        for file in fs::read_dir(home.join("out"))? {
-            let text = fs::read_to_string(file?.path())?;
-            let attempts = text.lines().filter_map(|line| name(line.strip_prefix("segment ")?));
-            newest = attempts.map(|(attempt, _, _)| attempt).fold(newest, u64::max);
-        }
-        Ok(newest)
     }
 
     /// Returns how many segments were sent, and how many of them were sent again or begun again.

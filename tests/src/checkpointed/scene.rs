@@ -96,13 +96,13 @@ impl Scene {
         Process::start(command, tempfile::tempdir().expect("a folder"))
     }
 
-    /// Starts a life and waits until it has stopped itself at `place`, with the fail points as the crate `fail` words them.
+    /// Starts a life and waits until it has stopped itself at `place`.
     ///
     /// # Panics
     /// Panics if it does not come there.
-    pub fn stopped(&self, parallelism: u32, place: &str, fail_points: &str) -> Process {
+    pub fn stopped(&self, parallelism: u32, place: &str) -> Process {
         let mut command = self.command(&self.told(parallelism));
-        command.env("LEVADA_STOP_AT", place).env("FAILPOINTS", fail_points);
+        command.env("LEVADA_STOP_AT", place);
         let mut holder = self.start(command);
         holder.wait_until_stopped();
         holder
