@@ -13,5 +13,7 @@ mod target;
 mod damage;
 mod disk;
 mod heavy;
+mod interrupts;
 mod journal;
 mod owners;
+mod panics;
