@@ -12,6 +12,7 @@ mod target;
 
 mod damage;
 mod disk;
+mod edges;
 mod heavy;
 mod interrupts;
 mod journal;
