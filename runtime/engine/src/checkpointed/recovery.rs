@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_core::{CheckpointId, Clock, SinkContext, State};
 
@@ -19,8 +20,9 @@ use super::restore::{deal_out, read_states, refuse_unknown};
 use super::run::{CheckpointedJob, StartFrom};
 use super::sink_part::SinkResolver;
 use super::verdict::{InspectedSink, RecoveryError, Verdict, judge};
+use crate::checkpoint::CheckpointSettings;
 use crate::closing::close_in_time;
-use crate::driver::DriverError;
+use crate::driver::{DriverError, check_timeout};
 use crate::error::JobError;
 use crate::failpoint::fail_point;
 use crate::plan::Stage;
@@ -35,6 +37,8 @@ pub(super) struct Terms {
     pub(super) job: String,
     pub(super) parallelism: u32,
     pub(super) stages: Vec<Stage>,
+    pub(super) settings: CheckpointSettings,
+    pub(super) downtime: Duration,
     pub(super) policy: RestorePolicy,
     pub(super) allow_unknown_state: bool,
     pub(super) clock: Arc<dyn Clock>,
@@ -46,10 +50,20 @@ impl Terms {
             job: job.job.name.clone(),
             parallelism: job.job.parallelism,
             stages: job.stages.clone(),
+            settings: job.settings,
+            downtime: job.downtime,
             policy: job.policy,
             allow_unknown_state: job.allow_unknown_state,
             clock: Arc::clone(&job.clock),
         }
+    }
+
+    /// Without an interval, whoever asks for the checkpoints sees to it that they come in time.
+    fn check_timeout(&self, sink: &dyn SinkResolver) -> Result<(), JobError> {
+        let interval = self.settings.interval.unwrap_or_default();
+        let checked =
+            check_timeout(sink.transaction_timeout(), interval, self.settings.timeout, self.downtime);
+        checked.map_err(|cause| JobError::TransactionTimeout { uid: sink.uid().to_owned(), cause })
     }
 }
 
@@ -120,6 +134,7 @@ impl Recovery<'_> {
             let ctx = SinkContext { job, subtask: 0, parallelism };
             let opened = resolver.open(ctx).await;
             opened.map_err(sink_error(resolver.uid()))?;
+            self.terms.check_timeout(&**resolver)?;
         }
         let chosen = self.decide(resolvers).await?;
         let mut states = chosen.states.clone();
