@@ -101,3 +101,32 @@ async fn an_earlier_attempts_late_commit_of_a_complete_checkpoint_doubles_nothin
     zombie.commit(&complete).await.unwrap();
     assert_eq!(scene.text(), "a\n");
 }
+
+/// [TPL-16] Names with quotes, slashes, dots, line ends and other alphabets stay in the folder, and a job's fence knows its own
+/// files only.
+#[tokio::test]
+async fn jobs_and_sinks_with_odd_names_keep_to_their_own_files_in_the_folder() {
+    let scene = Scene::new();
+    let odd = ["a'b\"c", "../../a", "a/b", "a%2Fb", "a\nb", "..", "Überfälle 航班", "a.out", "a", "A"];
+    let mut kept = Vec::new();
+    for job in odd {
+        for uid in odd {
+            let mut sink = FileSink::<String>::new(FileSinkConfig::new(scene.folder(), uid));
+            sink.open(context(job, 0)).await.unwrap();
+            kept.push(pre_committed(&mut sink, name(1, 1, 0), &["a"]).await);
+        }
+    }
+    let folder = scene.folder();
+    assert!(kept.iter().all(|handle| handle.pending().parent() == Some(&folder.join(".pending"))));
+    assert_eq!(scene.waiting().len(), kept.len(), "no two have one name");
+    let mut left = kept.len();
+    for job in odd {
+        for uid in odd {
+            let mut sink = FileSink::<String>::new(FileSinkConfig::new(scene.folder(), uid));
+            sink.open(context(job, 0)).await.unwrap();
+            sink.fence(&[]).await.unwrap();
+            left -= 1;
+            assert_eq!(scene.waiting().len(), left, "{job:?}, {uid:?}");
+        }
+    }
+}

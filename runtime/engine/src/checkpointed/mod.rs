@@ -10,6 +10,7 @@
 
 mod attempt;
 mod attend;
+mod caught;
 mod control;
 mod entry;
 mod exchange;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_core::{Clock, SystemClock};
 use tokio::sync::{mpsc, watch};
@@ -44,6 +45,7 @@ pub struct CheckpointedJob {
     pub(crate) policy: RestorePolicy,
     pub(crate) allow_unknown_state: bool,
     pub(crate) piece_bytes: usize,
+    pub(crate) downtime: Duration,
     pub(crate) take_over: TakeOver,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether going back further than needed does no harm.
@@ -73,6 +75,7 @@ impl CheckpointedJob {
             policy: RestorePolicy::default(),
             allow_unknown_state: false,
             piece_bytes: PIECE_BYTES,
+            downtime: Duration::ZERO,
             take_over: TakeOver::default(),
             clock: Arc::new(SystemClock),
             every_sink_idempotent: false,
@@ -131,6 +134,14 @@ impl CheckpointedJob {
     #[must_use]
     pub fn piece_bytes(self, piece_bytes: usize) -> Self {
         Self { piece_bytes, ..self }
+    }
+
+    /// States how long the job may be down before targets drop its pending transactions. A start is refused when those of a
+    /// two-phase sink time out sooner than after the checkpoint interval, the checkpoint timeout and this together. Default
+    /// zero.
+    #[must_use]
+    pub fn downtime(self, downtime: Duration) -> Self {
+        Self { downtime, ..self }
     }
 
     /// Takes the store from a process that still holds it: whatever that one tries to append fails from then on.

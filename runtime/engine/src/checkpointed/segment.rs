@@ -111,13 +111,14 @@ pub(super) fn spawn_tasks<I: Send + 'static>(
         Feeds::Sources(sources) => {
             for (feed, outlet) in sources.into_iter().zip(outlets) {
                 let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
-                launch.tasks.spawn(SourceTask { feed, outlet, events, cancel }.run());
+                let subtask = feed.participant.subtask;
+                launch.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
             }
         }
         Feeds::Inlets(inlets) => {
-            for (inlet, outlet) in inlets.into_iter().zip(outlets) {
+            for (subtask, (inlet, outlet)) in (0..).zip(inlets.into_iter().zip(outlets)) {
                 let task = MiddleTask { inlet, outlet, cancel: launch.cancel.clone() };
-                launch.tasks.spawn(task.run());
+                launch.spawn(subtask, task.run());
             }
         }
     }

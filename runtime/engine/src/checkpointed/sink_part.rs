@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use levada_core::template::Fate;
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
@@ -42,6 +43,11 @@ pub(crate) trait SinkResolver: Send {
     fn uid(&self) -> &str;
 
     fn open(&mut self, ctx: SinkContext) -> BoxFuture<'_, Result<(), DriverError>>;
+
+    /// How long the target keeps a transaction; known once it is open.
+    fn transaction_timeout(&self) -> Option<Duration> {
+        None
+    }
 
     /// Asks what became of everything that the states of all subtasks hold back.
     fn inspect<'a>(

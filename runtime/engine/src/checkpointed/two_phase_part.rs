@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use levada_core::template::{Fate, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
@@ -55,6 +56,10 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
 
     fn open(&mut self, ctx: SinkContext) -> BoxFuture<'_, Result<(), DriverError>> {
         Box::pin(async move { self.sink.open(ctx).await.map_err(DriverError::sink("open")) })
+    }
+
+    fn transaction_timeout(&self) -> Option<Duration> {
+        self.sink.transaction_timeout()
     }
 
     fn inspect<'a>(

@@ -101,6 +101,19 @@ pub enum Refusal {
         /// The attempt that is to go on from it.
         attempt: u64,
     },
+    /// The newest checkpoint was taken by a job of another name.
+    #[error(
+        "checkpoint {id} of this store is of job {owner:?}, and this is {job:?}: give each job a store of its own, or, if the \
+         job was renamed, name the checkpoint to go on from"
+    )]
+    AnotherJob {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// Who took it.
+        owner: String,
+        /// Who was to go on from it.
+        job: String,
+    },
     /// The one that was asked for is not there, or is being discarded.
     #[error("checkpoint {0} is not in the store")]
     Unknown(CheckpointId),

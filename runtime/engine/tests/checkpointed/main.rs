@@ -11,3 +11,4 @@ mod several;
 mod signals;
 mod states;
 mod target;
+mod timeouts;

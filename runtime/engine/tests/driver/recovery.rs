@@ -153,12 +153,17 @@ async fn a_start_without_a_checkpoint_ends_everything_of_earlier_attempts() {
 /// [TPL-15]
 #[test]
 fn a_timeout_must_cover_interval_checkpoint_and_downtime() {
-    let check = |timeout: Option<u64>| {
-        let seconds = Duration::from_secs;
-        check_timeout(timeout.map(seconds), seconds(60), seconds(600), seconds(3600))
-    };
+    let seconds = Duration::from_secs;
+    let check =
+        |timeout: Option<u64>| check_timeout(timeout.map(seconds), seconds(60), seconds(600), seconds(3600));
     assert_eq!(check(None), Ok(()));
     assert_eq!(check(Some(4260)), Ok(()));
-    let (timeout, needed) = (Duration::from_secs(4259), Duration::from_secs(4260));
-    assert_eq!(check(Some(4259)), Err(TimeoutTooShort { timeout, needed }));
+    let expected = TimeoutTooShort {
+        timeout: seconds(4259),
+        interval: seconds(60),
+        checkpoint_timeout: seconds(600),
+        downtime: seconds(3600),
+    };
+    assert_eq!(expected.needed(), seconds(4260));
+    assert_eq!(check(Some(4259)), Err(expected));
 }
