@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Events, Participant};
+use super::tasks::Tasks;
 use crate::driver::{DriverContext, Restored};
 
 /// What a checkpoint holds for the job, dealt out for today's parallelism.
@@ -45,7 +45,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) first: CheckpointId,
     pub(crate) events: &'a Events,
     pub(crate) cancel: &'a CancellationToken,
-    pub(crate) tasks: JoinSet<()>,
+    pub(crate) tasks: Tasks,
     pub(crate) contacts: Vec<Contact>,
 }
 

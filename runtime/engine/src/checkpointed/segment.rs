@@ -110,14 +110,15 @@ pub(super) fn spawn_tasks<I: Send + 'static>(
     match feeds {
         Feeds::Sources(sources) => {
             for (feed, outlet) in sources.into_iter().zip(outlets) {
+                let subtask = feed.participant.subtask;
                 let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
-                launch.tasks.spawn(SourceTask { feed, outlet, events, cancel }.run());
+                launch.tasks.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
             }
         }
         Feeds::Inlets(inlets) => {
-            for (inlet, outlet) in inlets.into_iter().zip(outlets) {
+            for (subtask, (inlet, outlet)) in (0..).zip(inlets.into_iter().zip(outlets)) {
                 let task = MiddleTask { inlet, outlet, cancel: launch.cancel.clone() };
-                launch.tasks.spawn(task.run());
+                launch.tasks.spawn(subtask, task.run());
             }
         }
     }
