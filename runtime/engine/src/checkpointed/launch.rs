@@ -1,17 +1,15 @@
 //! One attempt: its tasks, and what each of them starts with.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 
 use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::control::{Command, Commands, Event, Events, Participant};
+use super::control::{Command, Commands, Events, Participant};
+use super::tasks::Tasks;
 use crate::driver::{DriverContext, Restored};
-use crate::error::JobError;
 
 /// What a checkpoint holds for the job, dealt out for today's parallelism.
 #[derive(Debug, Default)]
@@ -47,23 +45,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) first: CheckpointId,
     pub(crate) events: &'a Events,
     pub(crate) cancel: &'a CancellationToken,
-    pub(crate) tasks: JoinSet<()>,
+    pub(crate) tasks: Tasks,
     pub(crate) contacts: Vec<Contact>,
-}
-
-/// Tells that a task has panicked: its neighbours only wait for it, and the job would for ever.
-struct Alarm {
-    subtask: u32,
-    events: Events,
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Nobody listens when the job has ended.
-            self.events.send(Event::Failed(JobError::Panicked { subtask: self.subtask })).ok();
-        }
-    }
 }
 
 impl Launch<'_> {
@@ -73,15 +56,6 @@ impl Launch<'_> {
         let (commands, receiver) = mpsc::unbounded_channel();
         self.contacts.push(Contact { participant: participant.clone(), is_source, commands });
         (participant, receiver)
-    }
-
-    /// Spawns a task. If it panics, the attempt fails.
-    pub(crate) fn spawn(&mut self, subtask: u32, task: impl Future<Output = ()> + Send + 'static) {
-        let alarm = Alarm { subtask, events: self.events.clone() };
-        self.tasks.spawn(async move {
-            let _alarm = alarm;
-            task.await;
-        });
     }
 
     pub(crate) fn state_of(&self, participant: &Participant) -> State {

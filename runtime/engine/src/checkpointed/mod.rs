@@ -41,6 +41,7 @@ mod sink_part;
 mod sink_task;
 mod source_end;
 mod source_task;
+mod tasks;
 mod two_phase_part;
 mod verdict;
 mod write_ahead_part;

@@ -74,6 +74,8 @@ pub(super) struct Recovery<'a> {
     pub(super) lease: &'a mut Lease,
     /// Where to go on from; the newest one once that was left behind.
     pub(super) from: &'a mut StartFrom,
+    /// The first checkpoint that the tasks of this start may name.
+    pub(super) first: CheckpointId,
 }
 
 /// What a start goes on from, and what it knows.
@@ -310,12 +312,12 @@ impl Recovery<'_> {
         if resolvers.is_empty() {
             return Ok(());
         }
-        // Whoever was taken over must not touch what the new holder has begun.
+        // Whoever was taken over need not begin. One that is taken over behind this line spares what bears later names.
         self.lease.confirm().await?;
         fail_point!("recovery::before_fence");
         for resolver in resolvers.iter_mut() {
             let uid = resolver.uid().to_owned();
-            resolver.fence(chosen.states_of(&uid)).await.map_err(sink_error(&uid))?;
+            resolver.fence(self.first, chosen.states_of(&uid)).await.map_err(sink_error(&uid))?;
         }
         fail_point!("recovery::after_fence");
         Ok(())

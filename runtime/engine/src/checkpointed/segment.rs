@@ -110,15 +110,15 @@ pub(super) fn spawn_tasks<I: Send + 'static>(
     match feeds {
         Feeds::Sources(sources) => {
             for (feed, outlet) in sources.into_iter().zip(outlets) {
-                let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
                 let subtask = feed.participant.subtask;
-                launch.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
+                let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
+                launch.tasks.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
             }
         }
         Feeds::Inlets(inlets) => {
             for (subtask, (inlet, outlet)) in (0..).zip(inlets.into_iter().zip(outlets)) {
                 let task = MiddleTask { inlet, outlet, cancel: launch.cancel.clone() };
-                launch.spawn(subtask, task.run());
+                launch.tasks.spawn(subtask, task.run());
             }
         }
     }

@@ -186,7 +186,7 @@ impl Shell {
         lease: &mut Lease,
         course: &mut Course,
     ) -> Result<Option<CheckpointId>, JobError> {
-        let mut restored = self.recover(lease).await?;
+        let mut restored = self.recover(lease, course.first).await?;
         let cancel = self.cancel.child_token();
         let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel))?;
         // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
@@ -244,11 +244,11 @@ impl Shell {
     }
 
     /// Finds what to go on from, and brings the sinks' targets there.
-    async fn recover(&mut self, lease: &mut Lease) -> Result<RestoredJob, JobError> {
+    async fn recover(&mut self, lease: &mut Lease, first: CheckpointId) -> Result<RestoredJob, JobError> {
         self.tell(JobState::Recovering);
         let resolvers = caught(|| self.job.sinks.iter().map(|sink| sink.resolver()).collect())?;
         let terms = Terms::of(&self.job);
-        let mut recovery = Recovery { terms: &terms, store: &self.store, lease, from: &mut self.from };
+        let mut recovery = Recovery { terms: &terms, store: &self.store, lease, from: &mut self.from, first };
         let restored = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(JobError::Cancelled),

@@ -147,6 +147,6 @@ impl<D> Sink<'_, D> {
             events: launch.events.clone(),
             cancel: launch.cancel.clone(),
         };
-        launch.spawn(subtask, task.run(ctx, restored));
+        launch.tasks.spawn(subtask, task.run(ctx, restored));
     }
 }

@@ -63,8 +63,12 @@ pub(crate) trait SinkResolver: Send {
         to: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<FoundTransaction>, DriverError>>;
 
-    /// Ends whatever the states do not hold back.
-    fn fence<'a>(&'a mut self, states: &'a [State]) -> BoxFuture<'a, Result<(), DriverError>>;
+    /// Ends whatever was begun for checkpoints below `first` and the states do not hold back.
+    fn fence<'a>(
+        &'a mut self,
+        first: CheckpointId,
+        states: &'a [State],
+    ) -> BoxFuture<'a, Result<(), DriverError>>;
 
     /// Takes out of a state what is known to be visible: all that it holds back.
     fn settled(&self, state: &State) -> Result<State, StateError>;

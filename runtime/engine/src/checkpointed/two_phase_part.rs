@@ -104,11 +104,15 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
         })
     }
 
-    fn fence<'a>(&'a mut self, states: &'a [State]) -> BoxFuture<'a, Result<(), DriverError>> {
+    fn fence<'a>(
+        &'a mut self,
+        first: CheckpointId,
+        states: &'a [State],
+    ) -> BoxFuture<'a, Result<(), DriverError>> {
         Box::pin(async move {
             let recovery = JobRecovery::<K::Handle>::read(states)?;
             let newest = recovery.transactions().iter().map(|transaction| transaction.checkpoint).max();
-            recovery.fence(&mut self.sink, newest).await
+            recovery.fence(&mut self.sink, first, newest).await
         })
     }
 

@@ -54,7 +54,7 @@ pub use two_phase::{
     Decision, JobRecovery, LossPolicy, StoredTransaction, TimeoutTooShort, TwoPhaseDriver, TwoPhaseOptions,
     check_timeout, decide,
 };
-pub use write_ahead::{FileCommitter, Inline, PieceStore, WriteAheadDriver};
+pub use write_ahead::{FileCommitter, Inline, PieceError, PieceStore, WriteAheadDriver};
 
 /// Drives a sink through the life of a task.
 ///

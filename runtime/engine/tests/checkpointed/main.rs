@@ -2,6 +2,7 @@
 
 mod flow;
 mod manifests;
+mod panics;
 mod pieces;
 mod recovery;
 mod savepoints;
