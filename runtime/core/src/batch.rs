@@ -154,6 +154,11 @@ pub struct BatchParts {
 }
 
 impl BatchParts {
+    /// Returns the table that the records' origins refer to.
+    pub fn splits(&self) -> &[SplitId] {
+        &self.splits
+    }
+
     /// Makes a batch of records whose origins refer to these parts.
     pub fn with_records<T>(&self, records: Vec<Record<T>>) -> Batch<T> {
         Batch { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena), records: records.into() }

@@ -23,6 +23,7 @@ use crate::driver::DriverTally;
 use crate::error::JobError;
 use crate::failpoint::fail_point;
 use crate::store::{Lease, Store, SubtaskState};
+use crate::time::TimeStatus;
 
 /// How many complete checkpoints are kept.
 pub(super) const KEPT: usize = 2;
@@ -70,6 +71,8 @@ pub(crate) struct Shell {
     /// The complete checkpoint to end with.
     pub(super) stopped: Option<(CheckpointId, CheckpointKind)>,
     tallies: BTreeMap<String, DriverTally>,
+    /// Outlives an attempt: what was counted goes on.
+    time: TimeStatus,
 }
 
 /// What outlives an attempt, and not the lease.
@@ -86,6 +89,7 @@ impl Shell {
         requests: mpsc::UnboundedReceiver<Request>,
         cancel: CancellationToken,
         state: watch::Sender<JobState>,
+        time: TimeStatus,
     ) -> Self {
         let (keep, kept) = mpsc::unbounded_channel();
         Self {
@@ -105,6 +109,7 @@ impl Shell {
             is_to_stop: false,
             stopped: None,
             tallies: BTreeMap::new(),
+            time,
         }
     }
 
@@ -148,7 +153,8 @@ impl Shell {
         course: &mut Course,
     ) -> Result<Option<CheckpointId>, JobError> {
         let mut restored = self.recover(lease).await?;
-        let mut run = Attempt::launch(&self.job, &restored, course.first, self.cancel.child_token());
+        let mut run =
+            Attempt::launch(&self.job, &restored, course.first, self.cancel.child_token(), &self.time);
         // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
         restored.states.clear();
         let ended = self.drive(&mut run, lease, course, &restored).await;
