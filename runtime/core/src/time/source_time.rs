@@ -161,6 +161,25 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
 
     /// Asks the generators, lets splits become idle, and emits what follows.
     pub fn tick(&mut self, now: Timestamp) -> Actions<K> {
+        let mut actions = self.tick_alone(now);
+        self.keep_within_drift(now, &mut actions);
+        actions
+    }
+
+    /// A [tick](Self::tick) of a member of a group: `allowed` is told what the group is to know, and says how far a split may
+    /// go. Nobody is let rest on account of what the group said before it heard of this tick.
+    pub fn tick_within(
+        &mut self,
+        now: Timestamp,
+        allowed: impl FnOnce(DriftReport) -> Timestamp,
+    ) -> Actions<K> {
+        let mut actions = self.tick_alone(now);
+        self.allowed = allowed(self.report());
+        self.keep_within_drift(now, &mut actions);
+        actions
+    }
+
+    fn tick_alone(&mut self, now: Timestamp) -> Actions<K> {
         let mut actions = Vec::new();
         let counting: Vec<K> = self.merge.counting().keys().cloned().collect();
         for split in &counting {
@@ -169,7 +188,6 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
             self.apply(split, reaction, &mut actions);
         }
         self.emit(&mut actions);
-        self.keep_within_drift(now, &mut actions);
         actions
     }
 

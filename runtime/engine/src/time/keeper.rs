@@ -140,11 +140,10 @@ impl<T> Keeper<T> {
             self.report.held_up(&self.time, held_up, now);
             self.time.held_up(held_up, now);
         }
-        let mut actions = self.time.tick(now);
-        if let Some(member) = &self.member {
-            let allowed = member.report(self.time.report());
-            actions.extend(self.time.allow(allowed, now));
-        }
+        let actions = match &self.member {
+            Some(member) => self.time.tick_within(now, |report| member.report(report)),
+            None => self.time.tick(now),
+        };
         self.publish();
         actions
     }
@@ -167,6 +166,9 @@ impl<T> Keeper<T> {
         wanted: &mut Wanted,
         out: &mut Produced<T>,
     ) {
+        if actions.iter().any(|action| matches!(action, TimeAction::Emit(_))) {
+            self.report.publish_merged(&self.time);
+        }
         for action in actions {
             match action {
                 TimeAction::Emit(signal) => out.elements.push(signal.into()),

@@ -192,12 +192,17 @@ impl SourceReport {
         (book.refused.now, book.failed.now) = (missing.refused, missing.failed);
     }
 
-    /// Notes one split's watermark, the merged one and the counts.
+    /// Notes one split's watermark.
     pub(super) fn publish_split<T>(&self, time: &SourceTime<T>, split: &SplitId) {
         let mut book = locked(&self.0);
         if let (Some(known), Some((_, watermark))) = (book.splits.get_mut(split), time.split(split)) {
             known.watermark = watermark;
         }
+    }
+
+    /// Notes the merged watermark, the status, and how many records were late.
+    pub(super) fn publish_merged<T>(&self, time: &SourceTime<T>) {
+        let mut book = locked(&self.0);
         (book.watermark, book.status, book.late.now) = (time.merged(), time.status(), time.late());
     }
 }

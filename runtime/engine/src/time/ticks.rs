@@ -16,6 +16,9 @@ pub(crate) struct TimeTerms {
 pub(crate) enum Ticks {
     Every(Interval),
     Once,
+    /// The one tick has come; what happens is still told to whoever keeps time.
+    NoMore,
+    /// Nobody keeps time.
     Never,
 }
 
@@ -33,6 +36,7 @@ impl Ticks {
         }
     }
 
+    /// Tells whether anybody keeps time.
     pub(crate) fn are_wanted(&self) -> bool {
         !matches!(self, Ticks::Never)
     }
@@ -43,8 +47,8 @@ impl Ticks {
             Ticks::Every(ticks) => {
                 ticks.tick().await;
             }
-            Ticks::Once => *self = Ticks::Never,
-            Ticks::Never => std::future::pending().await,
+            Ticks::Once => *self = Ticks::NoMore,
+            Ticks::NoMore | Ticks::Never => std::future::pending().await,
         }
     }
 }
