@@ -207,10 +207,16 @@ mod tests {
     use levada_core::template::{Emit, Next, SourceFunction};
     use std::sync::Arc;
 
-    use levada_core::{Budget, CheckpointId, SystemClock};
+    use levada_core::batch::RawRecord;
+    use levada_core::time::WatermarkStrategy;
+    use levada_core::{
+        Assignment, BatchBuilder, Budget, CheckpointId, Polled, Position, Source, SplitId, SplitStart,
+        StreamId, StreamStart, SystemClock, TimestampKind,
+    };
 
     use super::*;
     use crate::checkpointed::function_input::Function;
+    use crate::checkpointed::input::Splits;
     use crate::time::{DriftGroups, TimeStatus};
 
     /// Says that it is idle, and waits.
@@ -230,12 +236,110 @@ mod tests {
         }
     }
 
-    fn inject(sequence: u64) -> Command {
+    fn inject(sequence: u64, kind: BarrierKind, drain: bool) -> Command {
         let (checkpoint, triggered_at) = (CheckpointId::new(1, sequence), Timestamp(0));
-        Command::Inject {
-            barrier: Barrier { checkpoint, kind: BarrierKind::Stop, triggered_at },
-            drain: true,
+        Command::Inject { barrier: Barrier { checkpoint, kind, triggered_at }, drain }
+    }
+
+    /// Assigns itself a split, reads one record of it a poll, as often as it is told, and waits.
+    #[derive(Debug)]
+    struct Log {
+        told: mpsc::UnboundedReceiver<i64>,
+        next: Option<u64>,
+    }
+
+    impl Source for Log {
+        async fn open(&mut self, _: SourceContext) -> Result<(), SourceError> {
+            Ok(())
         }
+
+        async fn poll(&mut self, out: &mut BatchBuilder) -> Result<Polled, SourceError> {
+            let Some(offset) = self.next else {
+                let start = SplitStart { index: 0, start: Position::at(0), earliest: Position::at(0) };
+                let (stream, id) = ("t".into(), StreamId("t".into()));
+                let streams = vec![StreamStart { stream, id, splits: vec![start] }];
+                let splits = vec![SplitId::new("t", 0)];
+                return Ok(Polled::Assigned(Assignment { splits, streams, ..Assignment::default() }));
+            };
+            let Some(timestamp) = self.told.recv().await else { return std::future::pending().await };
+            let (timestamp, timestamp_kind) = (Timestamp(timestamp), TimestampKind::Create);
+            let split = out.split(&SplitId::new("t", 0));
+            out.push(split, RawRecord { offset, timestamp, timestamp_kind, ..RawRecord::default() });
+            self.next = Some(offset + 1);
+            Ok(Polled::Batch)
+        }
+
+        fn add(&mut self, splits: Vec<(SplitId, Position)>) -> Result<(), SourceError> {
+            self.next = splits.first().map(|(_, position)| position.next);
+            Ok(())
+        }
+
+        fn remove(&mut self, _: &[SplitId]) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn pause(&mut self, _: &[SplitId]) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn resume(&mut self, _: &[SplitId]) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        async fn close(&mut self) {}
+    }
+
+    /// [TIM-02] [TIM-08] what a barrier parts, it parts in time, too: a watermark of records in front of it that has not come
+    /// yet comes behind it.
+    #[tokio::test(start_paused = true)]
+    async fn records_watermarks_and_barriers_stand_in_the_order_in_which_they_arose() {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (to, mut elements) = mpsc::channel::<StreamElement<()>>(16);
+        let (events, _told) = mpsc::unbounded_channel();
+        let (log, told) = mpsc::unbounded_channel();
+        let strategy = WatermarkStrategy::bounded_out_of_orderness(Duration::from_millis(10));
+        let timed = Timed::by(strategy, Box::new(Identity));
+        let feed = SourceFeed {
+            participant: Participant { uid: "source".into(), subtask: 0 },
+            input: Box::new(Splits::new(Log { told, next: None })),
+            ctx: SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(1 << 20) },
+            restored: State::new(),
+            commands: receiver,
+            time: time_context(),
+        };
+        let outlet = Outlet::Relay(Box::new(Through::new(Box::new(timed), Outlet::Forward(to))));
+        let task = SourceTask { feed, outlet, events, cancel: CancellationToken::new() };
+        tokio::spawn(task.run());
+        commands.send(Command::Start).unwrap();
+        let mut seen = Vec::new();
+        for timestamp in [100, 200] {
+            log.send(timestamp).unwrap();
+            seen.push(named(elements.recv().await.unwrap()));
+            // At once, so it comes before the next tick.
+            commands.send(inject(u64::try_from(timestamp).unwrap(), BarrierKind::Checkpoint, false)).unwrap();
+            seen.push(named(elements.recv().await.unwrap()));
+            seen.push(named(elements.recv().await.unwrap()));
+        }
+        let expected =
+            ["record 100", "barrier 1-100", "watermark 89", "record 200", "barrier 1-200", "watermark 189"];
+        assert_eq!(seen, expected);
+    }
+
+    fn named<T: std::fmt::Debug>(element: StreamElement<T>) -> String {
+        match element {
+            StreamElement::Batch(batch) => format!("record {}", batch.records()[0].origin.timestamp.0),
+            StreamElement::Status(status) => format!("{status:?}"),
+            StreamElement::Watermark(watermark) => format!("watermark {}", watermark.0),
+            StreamElement::Barrier(barrier) => format!("barrier {}", barrier.checkpoint),
+            StreamElement::End => "end".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn time_context() -> TimeContext {
+        let clock = Arc::new(SystemClock);
+        let status = TimeStatus::new(clock.clone());
+        TimeContext { uid: "source".to_owned(), subtask: 0, clock, groups: DriftGroups::new(), status }
     }
 
     /// [CHK-12] Event time ends before the savepoint, also of a source that is idle; and only once.
@@ -251,28 +355,17 @@ mod tests {
             ctx: SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(1 << 20) },
             restored: State::new(),
             commands: receiver,
-            time: TimeContext {
-                uid: "source".to_owned(),
-                subtask: 0,
-                clock: Arc::new(SystemClock),
-                groups: DriftGroups::new(),
-                status: TimeStatus::new(Arc::new(SystemClock)),
-            },
+            time: time_context(),
         };
-        for command in [inject(1), inject(2), Command::Close] {
+        let stop = |sequence| inject(sequence, BarrierKind::Stop, true);
+        for command in [stop(1), stop(2), Command::Close] {
             commands.send(command).unwrap();
         }
         let task = SourceTask { feed, outlet: Outlet::Forward(to), events, cancel: CancellationToken::new() };
         task.run().await;
         let mut sent = Vec::new();
         while let Some(element) = elements.recv().await {
-            sent.push(match element {
-                StreamElement::Status(status) => format!("{status:?}"),
-                StreamElement::Watermark(watermark) => format!("watermark {}", watermark.0),
-                StreamElement::Barrier(barrier) => format!("barrier {}", barrier.checkpoint),
-                StreamElement::End => "end".to_owned(),
-                other => format!("{other:?}"),
-            });
+            sent.push(named(element));
         }
         let maximum = format!("watermark {}", i64::MAX);
         assert_eq!(sent, ["Active", &maximum, "end", "barrier 1-1", "barrier 1-2"]);
