@@ -218,12 +218,9 @@ impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, O, 
     }
 }
 
-impl<I, M, F> Then<I, M, F> {
+impl<I, M, O, F: FlatMap<M, O>> Then<I, M, O, F> {
     /// Runs the step over what the ones before have made.
-    fn go_on<O>(&mut self, before: Produced<M>) -> Produced<O>
-    where
-        F: FlatMap<M, O>,
-    {
+    fn go_on(&mut self, before: Produced<M>) -> Produced<O> {
         let mut produced = Produced { tally: before.tally, failure: before.failure, ..Produced::new() };
         for element in before.elements {
             match element {

@@ -338,7 +338,7 @@ mod tests {
 
     fn time_context() -> TimeContext {
         let clock = Arc::new(SystemClock);
-        let status = TimeStatus::new(clock.clone());
+        let status = TimeStatus::new(Arc::<SystemClock>::clone(&clock));
         TimeContext { uid: "source".to_owned(), subtask: 0, clock, groups: DriftGroups::new(), status }
     }
 

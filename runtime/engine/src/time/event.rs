@@ -64,8 +64,7 @@ pub(crate) fn steer(source: &mut impl Source, wanted: Wanted) -> Result<(), Sour
 /// Says of which splits records were read. A position that moved past what holds none says nothing here: an end of
 /// partition follows where it matters.
 pub(crate) fn moved<T>(batch: &Batch<T>, positions: &Positions) -> TimeEvent {
-    let parts = batch.parts();
-    let table = parts.splits();
+    let table = batch.splits();
     let (mut has_records, mut found) = (vec![false; table.len()], 0);
     for record in batch.records().iter().rev() {
         let has = &mut has_records[record.origin.split as usize];

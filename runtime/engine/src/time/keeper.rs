@@ -50,16 +50,16 @@ impl<T> Keeper<T> {
     }
 
     /// Emits records, and behind each what follows from it.
-    pub(crate) fn batch(&mut self, batch: Batch<T>, out: &mut Produced<T>) {
-        let (parts, mut records) = batch.into_parts();
+    pub(crate) fn batch(&mut self, mut batch: Batch<T>, out: &mut Produced<T>) {
         let now = self.clock.now();
         let missing = match &mut self.assigner {
-            Some(assigner) => assign(assigner, &mut records),
+            Some(assigner) => assign(assigner, batch.records_mut()),
             None => Vec::new(),
         };
         if missing.is_empty() {
-            return self.emit(&parts, records, now, out);
+            return self.emit(batch, now, out);
         }
+        let (parts, records) = batch.into_parts();
         let mut missing = missing.into_iter().peekable();
         let mut accepted = Vec::new();
         for (place, record) in records.into_iter().enumerate() {
@@ -67,7 +67,7 @@ impl<T> Keeper<T> {
                 accepted.push(record);
                 continue;
             };
-            self.emit(&parts, std::mem::take(&mut accepted), now, out);
+            self.emit(parts.with_records(std::mem::take(&mut accepted)), now, out);
             let origin = record.origin;
             let refused = Refused::new(parts.clone(), Record { origin, item: () }, missing.into());
             if !missing.is_refused {
@@ -76,12 +76,13 @@ impl<T> Keeper<T> {
             }
             out.elements.push(StreamElement::Refused(refused));
         }
-        self.emit(&parts, accepted, now, out);
+        self.emit(parts.with_records(accepted), now, out);
     }
 
-    fn emit(&mut self, parts: &BatchParts, records: Vec<Record<T>>, now: Timestamp, out: &mut Produced<T>) {
+    fn emit(&mut self, batch: Batch<T>, now: Timestamp, out: &mut Produced<T>) {
         let mut followed = Vec::new();
-        self.time.batch(parts.splits(), &records, now, |behind, action| followed.push((behind, action)));
+        let (table, records) = (batch.splits(), batch.records());
+        self.time.batch(table, records, now, |behind, action| followed.push((behind, action)));
         let mut signals = Vec::new();
         for (behind, action) in followed {
             match action {
@@ -91,7 +92,7 @@ impl<T> Keeper<T> {
                 _ => {}
             }
         }
-        part(parts, records, signals, out);
+        part(batch, signals, out);
     }
 
     /// Does what an event leads to.
@@ -220,24 +221,23 @@ fn assign<T>(
 }
 
 /// Parts records where a signal stands between them.
-fn part<T>(
-    parts: &BatchParts,
-    records: Vec<Record<T>>,
-    signals: Vec<(usize, TimeSignal)>,
-    out: &mut Produced<T>,
-) {
-    if signals.is_empty() {
-        // Nearly always: the records stay where they are.
-        return push(parts, records, out);
+fn part<T>(batch: Batch<T>, signals: Vec<(usize, TimeSignal)>, out: &mut Produced<T>) {
+    if batch.is_empty() {
+        return;
     }
+    if signals.is_empty() {
+        // Nearly always: the records stay where they are, and their memory goes back to whom it is of.
+        return out.elements.push(StreamElement::Batch(batch));
+    }
+    let (parts, records) = batch.into_parts();
     let mut records = records.into_iter();
     let mut done = 0;
     for (behind, signal) in signals {
-        push(parts, records.by_ref().take(behind - done).collect(), out);
+        push(&parts, records.by_ref().take(behind - done).collect(), out);
         done = behind;
         out.elements.push(signal.into());
     }
-    push(parts, records.collect(), out);
+    push(&parts, records.collect(), out);
 }
 
 fn push<T>(parts: &BatchParts, records: Vec<Record<T>>, out: &mut Produced<T>) {
