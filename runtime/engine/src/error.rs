@@ -101,6 +101,14 @@ pub enum JobError {
         #[source]
         reason: BoxError,
     },
+    /// A record has no timestamp, and the watermark strategy does not pass it over.
+    #[error(
+        "record {coordinates} has no timestamp, and the watermark strategy needs one; the next start meets it again"
+    )]
+    NoTimestamp {
+        /// The record's place.
+        coordinates: Coordinates,
+    },
     /// Records were lost or doubled inside the job: a bug, and the reason to stop at once.
     #[error("records do not add up")]
     Unbalanced(#[from] Unbalanced),
@@ -178,7 +186,7 @@ impl JobError {
         match self {
             JobError::Sink { cause, .. } => cause.coordinates.is_some(),
             JobError::CheckpointedSink { cause, .. } => cause.is_bad_record(),
-            JobError::Refused { .. } => true,
+            JobError::Refused { .. } | JobError::NoTimestamp { .. } => true,
             _ => false,
         }
     }

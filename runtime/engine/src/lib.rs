@@ -84,6 +84,7 @@ mod policy;
 mod progress;
 mod reader;
 pub mod store;
+mod time;
 
 pub use balance::{Balance, Unbalanced};
 #[cfg(feature = "failpoints")]
@@ -99,3 +100,4 @@ pub use map::{FlatMap, Input, Outputs};
 pub use plan::{ShapeError, Stage, StageKind, check_shape};
 pub use policy::CommitPolicy;
 pub use progress::Progress;
+pub use time::{DriftGroups, SourceTimes, SplitTimes, StageTimes, TimeSnapshot, TimeSpent, TimeStatus};

@@ -12,7 +12,7 @@ mod idempotent;
 mod two_phase;
 mod write_ahead;
 
-pub use function::{Emit, Emitted, Next, SourceFunction};
+pub use function::{Emit, EmitSplit, Emitted, Next, SourceFunction};
 pub use idempotent::IdempotentSink;
 pub use two_phase::{Fate, TransactionName, TwoPhaseCommitSink};
 pub use write_ahead::{CheckpointCommitter, Marker, Segment, WriteAheadSink};

@@ -14,6 +14,7 @@ use super::tasks::Tasks;
 use crate::checkpoint::{CheckpointKind, SubtaskId};
 use crate::driver::DriverTally;
 use crate::error::JobError;
+use crate::time::TimeStatus;
 
 /// A checkpoint whose barrier was sent.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,7 @@ impl Attempt {
         restored: &RestoredJob,
         first: CheckpointId,
         cancel: CancellationToken,
+        time: &TimeStatus,
     ) -> Self {
         let (events, receiver) = mpsc::unbounded_channel();
         let mut launch = Launch {
@@ -62,6 +64,8 @@ impl Attempt {
             parallelism: job.job.parallelism,
             budget: &job.job.budget,
             clock: &job.clock,
+            groups: &job.job.drift_groups,
+            time,
             restored,
             first,
             events: &events,

@@ -17,6 +17,7 @@ mod exchange;
 mod failpoint;
 mod flow;
 mod for_each;
+mod function_input;
 mod handle;
 mod inlet;
 mod input;

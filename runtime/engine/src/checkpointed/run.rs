@@ -19,6 +19,7 @@ use crate::error::JobError;
 use crate::job::Job;
 use crate::plan::{ShapeError, Stage, check_shape};
 use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
+use crate::time::TimeStatus;
 
 /// Spawns the tasks of an attempt.
 pub(crate) type SpawnTasks = Box<dyn Fn(&mut Launch<'_>) + Send>;
@@ -150,7 +151,7 @@ impl CheckpointedJob {
         Self { take_over: TakeOver::Always, ..self }
     }
 
-    /// Sets the clock that stamps checkpoints. Default: the machine's.
+    /// Sets the clock that stamps checkpoints, by which splits become idle, and watermarks lag. Default: the machine's.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
@@ -170,8 +171,10 @@ impl CheckpointedJob {
         let cancel = CancellationToken::new();
         let (requests, received) = mpsc::unbounded_channel();
         let (state, watched) = watch::channel(JobState::Starting);
-        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state);
-        Ok(CheckpointedHandle { store, requests, cancel, state: watched, outcome: tokio::spawn(shell.run()) })
+        let time = TimeStatus::new(Arc::clone(&self.clock));
+        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state, time.clone());
+        let outcome = tokio::spawn(shell.run());
+        Ok(CheckpointedHandle { store, requests, cancel, state: watched, time, outcome })
     }
 }
 

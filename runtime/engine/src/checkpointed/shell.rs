@@ -25,6 +25,7 @@ use crate::driver::DriverTally;
 use crate::error::JobError;
 use crate::failpoint::fail_point;
 use crate::store::{Lease, Store, SubtaskState};
+use crate::time::TimeStatus;
 
 /// How many complete checkpoints are kept.
 pub(super) const KEPT: usize = 2;
@@ -72,6 +73,8 @@ pub(crate) struct Shell {
     /// The complete checkpoint to end with.
     pub(super) stopped: Option<(CheckpointId, CheckpointKind)>,
     tallies: BTreeMap<String, DriverTally>,
+    /// Outlives an attempt: what was counted goes on.
+    time: TimeStatus,
 }
 
 /// Says that the job lives, and stops when it does not, however that comes.
@@ -115,6 +118,7 @@ impl Shell {
         requests: mpsc::UnboundedReceiver<Request>,
         cancel: CancellationToken,
         state: watch::Sender<JobState>,
+        time: TimeStatus,
     ) -> Self {
         let (keep, kept) = mpsc::unbounded_channel();
         Self {
@@ -134,6 +138,7 @@ impl Shell {
             is_to_stop: false,
             stopped: None,
             tallies: BTreeMap::new(),
+            time,
         }
     }
 
@@ -187,8 +192,8 @@ impl Shell {
         course: &mut Course,
     ) -> Result<Option<CheckpointId>, JobError> {
         let mut restored = self.recover(lease, course.first).await?;
-        let cancel = self.cancel.child_token();
-        let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel))?;
+        let (cancel, time) = (self.cancel.child_token(), &self.time);
+        let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel, time))?;
         // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
         restored.states.clear();
         let ended = self.drive(&mut run, lease, course, &restored).await;

@@ -143,6 +143,7 @@ impl<D> Sink<'_, D> {
             chain,
             driver: (self.make_driver)(subtask),
             clock: Arc::clone(launch.clock),
+            report: launch.time.stage(self.uid, subtask),
             commands,
             events: launch.events.clone(),
             cancel: launch.cancel.clone(),
