@@ -94,9 +94,9 @@ impl TwoPhaseCommitSink<u64> for TrappedSink {
         self.sink.inspect(handles).await
     }
 
-    async fn fence(&mut self, kept: &[String]) -> Result<(), SinkError> {
+    async fn fence(&mut self, first: CheckpointId, kept: &[String]) -> Result<(), SinkError> {
         self.trap.pass("fence");
-        self.sink.fence(kept).await
+        self.sink.fence(first, kept).await
     }
 
     fn context(&self) -> Option<Vec<u8>> {
