@@ -246,8 +246,9 @@ impl Lease {
     /// Only after it may anybody be notified.
     ///
     /// # Errors
-    /// As [`Lease::resolve`], and [`StoreError::Damaged`] when the store was emptied or exchanged. After [`StoreError::Unavailable`] and [`StoreError::Folder`] the checkpoint may be complete
-    /// all the same; it counts as failed, and its parts stay until retention passes it.
+    /// As [`Lease::resolve`], and [`StoreError::Damaged`] when the store was emptied or exchanged. After
+    /// [`StoreError::Unavailable`] and [`StoreError::Folder`] the checkpoint may be complete all the same; it counts as
+    /// failed, and its parts stay until retention passes it.
     pub async fn complete(&mut self, manifest: Manifest) -> Result<u64, StoreError> {
         let id = manifest.id;
         self.must_be_there().await?;
