@@ -6,6 +6,6 @@ pub mod source;
 
 #[cfg(feature = "source")]
 pub use source::{
-    BatchBounds, ConfigError, Isolation, KafkaSource, KafkaSourceConfig, SourceStatus, StartAt, StopAt,
-    owned_splits,
+    BatchBounds, ConfigError, Isolation, KafkaRecord, KafkaSource, KafkaSourceConfig, KafkaStream, Otherwise,
+    SeekTo, SourceControl, SourceStatus, SplitStanding, StartAt, StopAt, StreamItem, WhenLost, owned_splits,
 };

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use levada_core::{SplitId, Timestamp};
+
 use super::error::ConfigError;
 
 /// Where a split starts that has no stored position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StartAt {
     /// At the first record that is still there.
@@ -15,18 +17,71 @@ pub enum StartAt {
     Earliest,
     /// Behind the last record that is readable when the source is opened.
     Latest,
+    /// At the first record with this timestamp or a later one. Where there is none, at the end that the split had before
+    /// that was asked: what comes is later.
+    ///
+    /// Timestamps need not be in order: earlier ones may follow, and later ones stand before.
+    Timestamp(Timestamp),
+    /// Where the [group](KafkaSourceConfig::group_id) has committed to be.
+    Committed {
+        /// Where a split starts of which the group has committed nothing.
+        otherwise: Otherwise,
+    },
+    /// At these offsets. A split that is not named starts where the group has committed to be.
+    Offsets {
+        /// The first offset to read of each split.
+        offsets: BTreeMap<SplitId, u64>,
+        /// Where a split starts that is neither named nor committed.
+        otherwise: Otherwise,
+    },
 }
 
-/// Where reading ends.
+/// What to do where the group has committed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Otherwise {
+    /// Fail, and name the split.
+    #[default]
+    Fail,
+    /// As [`StartAt::Earliest`].
+    Earliest,
+    /// As [`StartAt::Latest`].
+    Latest,
+}
+
+/// What to do when records at a position are gone before they were read: retention or a deletion was faster.
+///
+/// A position *beyond* the end of a partition is always an error: the partition was truncated or made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenLost {
+    /// Fail, with the gap in the error.
+    #[default]
+    Fail,
+    /// Go on at the first record that is still there; the gap is counted.
+    Earliest,
+    /// Go on at the end; the gap is counted.
+    Latest,
+}
+
+/// Where reading ends, each split for itself; exclusive. The whole read ends when all splits have ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StopAt {
     /// Nowhere: the source waits for more.
     #[default]
     Never,
     /// At the end that each partition has when the source is opened: under [`Isolation::ReadCommitted`] the last stable
-    /// offset, else the high watermark. Exclusive.
+    /// offset, else the high watermark.
     LatestAtStart,
+    /// At the first record with this timestamp or a later one; where there is none when the source is opened, at the end
+    /// that the split has then, open transactions included.
+    Timestamp(Timestamp),
+    /// Where the [group](KafkaSourceConfig::group_id) has committed to be when the source is opened. A split of which it
+    /// has committed nothing is an error.
+    Committed,
+    /// At these offsets, which may lie ahead. A split that is not named is an error.
+    Offsets(BTreeMap<SplitId, u64>),
 }
 
 /// Which records of transactions are read.
@@ -86,12 +141,14 @@ pub struct KafkaSourceConfig {
     pub(super) topics: Vec<String>,
     pub(super) start: StartAt,
     pub(super) stop: StopAt,
+    pub(super) when_lost: WhenLost,
     pub(super) isolation: Isolation,
     pub(super) headers: Headers,
     pub(super) group_id: String,
     pub(super) client_id: String,
     pub(super) bounds: BatchBounds,
     pub(super) open_within: Duration,
+    pub(super) hanging_after: Duration,
     pub(super) properties: BTreeMap<String, String>,
 }
 
@@ -103,12 +160,14 @@ impl KafkaSourceConfig {
             topics: topics.into_iter().map(Into::into).collect(),
             start: StartAt::default(),
             stop: StopAt::default(),
+            when_lost: WhenLost::default(),
             isolation: Isolation::default(),
             headers: Headers::default(),
             group_id: "levada".to_owned(),
             client_id: "levada".to_owned(),
             bounds: BatchBounds::default(),
             open_within: Duration::from_secs(30),
+            hanging_after: Duration::from_secs(60),
             properties: BTreeMap::new(),
         }
     }
@@ -127,6 +186,13 @@ impl KafkaSourceConfig {
         self
     }
 
+    /// Sets what to do when records are gone before they were read; default fail.
+    #[must_use]
+    pub fn when_lost(mut self, when_lost: WhenLost) -> Self {
+        self.when_lost = when_lost;
+        self
+    }
+
     /// Sets which records of transactions are read; default only committed ones.
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {
@@ -141,8 +207,8 @@ impl KafkaSourceConfig {
         self
     }
 
-    /// Names the consumer group, under which the broker sees the client. The source does not join it, and neither reads
-    /// nor commits its offsets; default `levada`.
+    /// Names the consumer group, under which the broker sees the client. The source does not join it, and reads its offsets
+    /// only where a start or stop is to be [committed](StartAt::Committed); default `levada`.
     #[must_use]
     pub fn group_id(mut self, group_id: impl Into<String>) -> Self {
         self.group_id = group_id.into();
@@ -167,6 +233,14 @@ impl KafkaSourceConfig {
     #[must_use]
     pub fn open_within(mut self, deadline: Duration) -> Self {
         self.open_within = deadline;
+        self
+    }
+
+    /// Sets how long an open transaction may stand in front of a split before it is said to hang, in the log and in the
+    /// [status](super::SourceStatus::splits); default 60 s, how long Kafka by default lets a transaction live.
+    #[must_use]
+    pub fn hanging_after(mut self, patience: Duration) -> Self {
+        self.hanging_after = patience;
         self
     }
 
@@ -212,7 +286,7 @@ impl KafkaSourceConfig {
 const REFUSED: &[(&str, &str)] = &[
     ("enable.auto.commit", "nothing: positions are committed by the sink, never by the client on its own"),
     ("enable.auto.offset.store", "nothing: a position moves when its record is emitted"),
-    ("auto.offset.reset", "`start_at` for the start; a position that is out of range is an error"),
+    ("auto.offset.reset", "`start_at` for the start, `when_lost` for what retention took"),
     ("enable.partition.eof", "nothing: it is always on, ends are detected by it"),
     ("partition.assignment.strategy", "nothing: partitions are dealt out by `owned_splits`"),
     ("allow.auto.create.topics", "nothing: a missing topic is an error"),
@@ -231,12 +305,14 @@ impl fmt::Debug for KafkaSourceConfig {
             .field("topics", &self.topics)
             .field("start", &self.start)
             .field("stop", &self.stop)
+            .field("when_lost", &self.when_lost)
             .field("isolation", &self.isolation)
             .field("headers", &self.headers)
             .field("group_id", &self.group_id)
             .field("client_id", &self.client_id)
             .field("bounds", &self.bounds)
             .field("open_within", &self.open_within)
+            .field("hanging_after", &self.hanging_after)
             .field("properties", &self.properties.keys())
             .finish()
     }

@@ -106,6 +106,12 @@ pub(super) enum ReadError {
     },
     #[error("the Kafka client does not take property {property}: {reason}")]
     Property { property: String, reason: String },
+    #[error("the group has committed nothing of {split}, and that is to fail")]
+    NoCommitted { split: SplitId },
+    #[error("no stop is known for {split}: it would be read for ever")]
+    NoStop { split: SplitId },
+    #[error("an offset is given for {split}, which is no partition of the topics that are read")]
+    UnknownSplit { split: SplitId },
     #[error("no broker told the offsets of {split}")]
     NoOffsets { split: SplitId },
     #[error("opening was given up")]
@@ -160,18 +166,21 @@ impl ClientError {
     /// Tells whether waiting a little may help: the broker is away, busy or electing a leader.
     pub(super) fn is_retriable(&self) -> bool {
         use RDKafkaErrorCode::{
-            AllBrokersDown, BrokerTransportFailure, CoordinatorLoadInProgress, LeaderNotAvailable,
-            MessageTimedOut, NetworkException, NotLeaderForPartition, OperationTimedOut,
-            PreferredLeaderNotAvailable, RequestTimedOut, Resolve, Retry, SSL, TimedOutQueue,
+            AllBrokersDown, BrokerTransportFailure, CoordinatorLoadInProgress, CoordinatorNotAvailable,
+            LeaderNotAvailable, MessageTimedOut, NetworkException, NotCoordinator, NotLeaderForPartition,
+            OperationTimedOut, PreferredLeaderNotAvailable, RequestTimedOut, Resolve, Retry, SSL,
+            TimedOutQueue, WaitingForCoordinator,
         };
         matches!(
             self.code,
             AllBrokersDown
                 | BrokerTransportFailure
                 | CoordinatorLoadInProgress
+                | CoordinatorNotAvailable
                 | LeaderNotAvailable
                 | MessageTimedOut
                 | NetworkException
+                | NotCoordinator
                 | NotLeaderForPartition
                 | OperationTimedOut
                 | PreferredLeaderNotAvailable
@@ -180,6 +189,7 @@ impl ClientError {
                 | Retry
                 | SSL
                 | TimedOutQueue
+                | WaitingForCoordinator
         )
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use levada_core::batch::RawRecord;
-use levada_core::{Timestamp, TimestampKind};
+use levada_core::{SplitId, Timestamp, TimestampKind};
 use rdkafka::bindings as rd;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -135,6 +135,20 @@ impl Client {
             }
             copy
         }
+    }
+
+    /// Returns the end of a partition, open transactions included, as the last fetch of it told; asks nobody.
+    pub(super) fn high_watermark(&self, split: &SplitId) -> Option<u64> {
+        let topic = CString::new(&*split.stream).ok()?;
+        let partition = i32::try_from(split.index).ok()?;
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: the client is alive; the name is zero-terminated and outlives the call, which writes to two numbers.
+        let code = unsafe {
+            let client = self.consumer.client().native_ptr();
+            rd::rd_kafka_get_watermark_offsets(client, topic.as_ptr(), partition, &mut low, &mut high)
+        };
+        let is_known = code == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        is_known.then(|| u64::try_from(high).ok()).flatten()
     }
 
     /// Asks the cluster for topics: their ids, their partitions, or why there is no answer for one.

@@ -1,7 +1,7 @@
 //! What passes between the consumer's thread and `poll`: batches one way, commands the other.
 //!
 //! ```text
-//!   thread ── offer (waits for room) ──▶ │ at most ROOM batches │ ──▶ take (async, cancel safe) ── poll
+//!   thread ── offer (waits for room) ──▶ │ ROOM batches, news   │ ──▶ poll_take (cancel safe) ── poll
 //!   thread ◀────────────── commands ──── │      unbounded       │ ◀── add, remove, pause, resume, stop
 //! ```
 //!
@@ -10,10 +10,12 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use levada_core::time::SplitEvent;
 use levada_core::{BatchBuilder, Position, SourceError, SplitId};
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 use super::events::Wake;
 
@@ -30,11 +32,22 @@ pub(super) enum Handover {
         /// Whether the builder holds its permit in the budget.
         is_paid: bool,
     },
+    /// How splits stand. Needs no room: news are few, and come only as fast as batches or questions do.
+    News(Vec<News>),
     /// A split's bounded read has ended; its position was in a batch before.
     EndOfSplit { reading: ReadingId, split: SplitId, end: Position },
     /// The thread has ended.
     Failed(SourceError),
 }
+
+impl Handover {
+    pub(super) fn is_batch(&self) -> bool {
+        matches!(self, Handover::Batch { .. })
+    }
+}
+
+/// How a split stands, and the reading for which that is so.
+pub(super) type News = (ReadingId, SplitId, SplitEvent);
 
 /// Counts calls of `add`, split by split: what was read for an earlier call is stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,9 +57,26 @@ pub(super) struct ReadingId(pub(super) u64);
 pub(super) enum Command {
     Add(Vec<(ReadingId, SplitId, Position)>),
     Remove(Vec<SplitId>),
+    /// Reading goes on elsewhere.
+    Seek(ReadingId, SplitId, Position),
     Pause(Vec<SplitId>),
     Resume(Vec<SplitId>),
+    /// The user lets splits rest, or no longer.
+    UserPause(Vec<SplitId>, bool),
     Stop,
+}
+
+/// A seek that `poll` has to take. It tells whether the split was read; dropped, that nobody polls any more.
+pub(super) struct Seek {
+    pub(super) split: SplitId,
+    pub(super) position: Position,
+    pub(super) done: oneshot::Sender<bool>,
+}
+
+/// What there is for `poll`.
+pub(super) enum Taken {
+    Handover(Handover),
+    Seek(Seek),
 }
 
 /// The place where both sides meet.
@@ -55,10 +85,9 @@ pub(super) struct Exchange {
     inner: Mutex<Inner>,
     /// For the thread: room was made, or a command was given.
     changed: Condvar,
-    /// For `poll`: something was offered, or the thread has ended. One waiter at most, because `poll` takes `&mut`.
-    offered: Notify,
     /// Lets the thread look for commands without the lock while it fills a batch.
     has_commands: AtomicBool,
+    is_stopped: AtomicBool,
     /// Whether the thread waits inside the client although it has something to offer, and wants to hear of room.
     wants_room: AtomicBool,
     wake: Arc<Wake>,
@@ -67,8 +96,16 @@ pub(super) struct Exchange {
 #[derive(Default)]
 struct Inner {
     handovers: VecDeque<Handover>,
+    /// How many of them are batches.
+    batches: usize,
     commands: VecDeque<Command>,
+    seeks: VecDeque<Seek>,
     has_ended: bool,
+    /// Who polls, and wants to hear that something was offered or that the thread has ended. One at most, because `poll` takes
+    /// `&mut`.
+    waiting: Option<Waker>,
+    /// Whether nobody will poll any more.
+    is_closed: bool,
 }
 
 impl Exchange {
@@ -84,6 +121,9 @@ impl Exchange {
 
     /// Gives the thread a command and wakes it wherever it waits.
     pub(super) fn command(&self, command: Command) {
+        if matches!(command, Command::Stop) {
+            self.is_stopped.store(true, Ordering::Release);
+        }
         self.inner().commands.push_back(command);
         self.has_commands.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -93,6 +133,11 @@ impl Exchange {
     /// Tells whether a command waits.
     pub(super) fn has_commands(&self) -> bool {
         self.has_commands.load(Ordering::Acquire)
+    }
+
+    /// Tells whether the thread is to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     /// Takes all commands.
@@ -107,14 +152,14 @@ impl Exchange {
         self.inner().handovers.is_empty()
     }
 
-    /// Tells whether a handover may be offered.
+    /// Tells whether a batch may be offered.
     pub(super) fn has_room(&self) -> bool {
-        self.inner().handovers.len() < ROOM
+        self.inner().batches < ROOM
     }
 
     /// Waits up to `patience` for room or a command. Blocks.
     pub(super) fn wait_for_room(&self, patience: Duration) {
-        let is_stuck = |inner: &mut Inner| inner.handovers.len() >= ROOM && inner.commands.is_empty();
+        let is_stuck = |inner: &mut Inner| inner.batches >= ROOM && inner.commands.is_empty();
         drop(self.changed.wait_timeout_while(self.inner(), patience, is_stuck));
     }
 
@@ -125,38 +170,74 @@ impl Exchange {
 
     /// Hands something over.
     pub(super) fn offer(&self, handover: Handover) {
-        self.inner().handovers.push_back(handover);
-        self.offered.notify_one();
+        let mut inner = self.inner();
+        inner.batches += usize::from(handover.is_batch());
+        inner.handovers.push_back(handover);
+        wake(inner);
+    }
+
+    /// Gives `poll` a seek to take, unless nobody polls any more.
+    pub(super) fn seek(&self, seek: Seek) {
+        let mut inner = self.inner();
+        if !inner.is_closed {
+            inner.seeks.push_back(seek);
+        }
+        wake(inner);
+    }
+
+    /// Drops every seek that waits or will come: nobody polls any more.
+    pub(super) fn close(&self) {
+        let mut inner = self.inner();
+        inner.is_closed = true;
+        let seeks = std::mem::take(&mut inner.seeks);
+        drop(inner);
+        drop(seeks); // wakes who waits, not under the lock
     }
 
     /// Tells `poll` that nothing follows.
     pub(super) fn end(&self) {
-        self.inner().has_ended = true;
-        self.offered.notify_one();
-    }
-
-    /// Takes the next handover, or `None` when the thread has ended.
-    ///
-    /// Cancel safe: it takes only in the poll in which it returns.
-    pub(super) async fn take(&self) -> Option<Handover> {
-        loop {
-            if let Some(taken) = self.try_take() {
-                return taken;
-            }
-            self.offered.notified().await;
-        }
-    }
-
-    fn try_take(&self) -> Option<Option<Handover>> {
+        self.close();
         let mut inner = self.inner();
+        inner.has_ended = true;
+        wake(inner);
+    }
+
+    /// Takes the next seek or handover, or `None` when the thread has ended. Seeks first: what was read before them is stale.
+    ///
+    /// Takes only when it is ready: whoever gives up waiting loses nothing.
+    pub(super) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Taken>> {
+        if let Some(taken) = self.try_take(cx) {
+            return Poll::Ready(taken);
+        }
+        Poll::Pending
+    }
+
+    fn try_take(&self, cx: &Context<'_>) -> Option<Option<Taken>> {
+        let mut inner = self.inner();
+        if let Some(seek) = inner.seeks.pop_front() {
+            return Some(Some(Taken::Seek(seek)));
+        }
         let Some(handover) = inner.handovers.pop_front() else {
+            if !inner.has_ended {
+                inner.waiting = Some(cx.waker().clone());
+            }
             return inner.has_ended.then_some(None);
         };
+        inner.batches -= usize::from(handover.is_batch());
         drop(inner);
         self.changed.notify_all();
         if self.wants_room.load(Ordering::Acquire) {
             self.wake.wake();
         }
-        Some(Some(handover))
+        Some(Some(Taken::Handover(handover)))
+    }
+}
+
+/// Wakes who polls, not under the lock.
+fn wake(mut inner: MutexGuard<'_, Inner>) {
+    let waiting = inner.waiting.take();
+    drop(inner);
+    if let Some(waiting) = waiting {
+        waiting.wake();
     }
 }

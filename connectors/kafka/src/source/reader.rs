@@ -16,20 +16,21 @@
 //! Pausing throws away what the client has fetched ahead, which is why it is not the first resort. Commands are looked
 //! for at every step, and interrupt every wait.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levada_core::{Budget, Position, Positions, Record, SourceError, SplitId};
+use levada_core::time::{Pause, SplitEvent};
+use levada_core::{Budget, Positions, Record, SourceError, SplitId};
 use rdkafka::consumer::Consumer;
-use rdkafka::{Offset, TopicPartitionList};
 
-use super::client::{at_offsets, partitions};
-use super::config::{BatchBounds, Headers, KafkaSourceConfig};
+use super::client::partitions;
+use super::config::{BatchBounds, Headers, KafkaSourceConfig, WhenLost};
 use super::error::ReadError;
 use super::events::Client;
-use super::handover::{Command, Exchange, Handover, ReadingId};
+use super::handover::{Exchange, Handover};
 use super::splits::{Building, Splits};
+use super::standing::Observer;
 use super::status::SourceStatus;
 
 /// How long the thread waits for an event when there is none; commands interrupt it.
@@ -50,13 +51,13 @@ const LOOK_EVERY: u32 = 64;
 
 /// Whether the thread goes on.
 #[derive(PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     Continue,
     Stop,
 }
 
 /// Where a reader's flow stands.
-enum Flow {
+pub(super) enum Flow {
     Flowing,
     /// Something could not be handed over since.
     Stuck(Instant),
@@ -69,6 +70,7 @@ pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) bootstrap: String,
     pub(super) headers: Headers,
+    when_lost: WhenLost,
     pub(super) exchange: Arc<Exchange>,
     pub(super) status: Arc<SourceStatus>,
     pub(super) budget: Budget,
@@ -79,11 +81,17 @@ pub(super) struct Reader {
     /// When the first record of the batch that is being filled was appended.
     since: Option<Instant>,
     /// What is ready to be handed over, in order. Nothing is fetched while it holds something, except when held back.
-    outbox: VecDeque<Handover>,
-    flow: Flow,
+    pub(super) outbox: VecDeque<Handover>,
+    pub(super) flow: Flow,
     /// Whether a broker could not be reached since the last probe.
     suspects_outage: bool,
     last_probe: Option<Instant>,
+    /// When fetching is to be started again for the splits that fail.
+    retry_at: Option<Instant>,
+    observer: Observer,
+    /// The splits that the user lets rest, also those that are not read now.
+    pub(super) user_paused: BTreeSet<SplitId>,
+    pub(super) has_user_paused: bool,
 }
 
 impl Reader {
@@ -99,6 +107,7 @@ impl Reader {
             client,
             bootstrap: config.bootstrap.clone(),
             headers: config.headers,
+            when_lost: config.when_lost,
             exchange,
             status,
             budget,
@@ -111,6 +120,10 @@ impl Reader {
             flow: Flow::Flowing,
             suspects_outage: false,
             last_probe: None,
+            retry_at: None,
+            observer: Observer::new(config.hanging_after),
+            user_paused: BTreeSet::new(),
+            has_user_paused: false,
         }
     }
 
@@ -132,6 +145,7 @@ impl Reader {
         if self.apply_commands()? == Next::Stop {
             return Ok(Next::Stop);
         }
+        self.observer.look(&mut self.splits, &self.client, &self.status);
         if self.hand_over() {
             self.flow_again()?;
             self.fill()?;
@@ -147,6 +161,7 @@ impl Reader {
         loop {
             if !self.serve_what_is_there()? {
                 self.probe_brokers();
+                self.fetch_again()?;
                 break;
             }
             until_look -= 1;
@@ -175,10 +190,13 @@ impl Reader {
                 client: &self.client,
                 bootstrap: &self.bootstrap,
                 headers: self.headers,
+                when_lost: self.when_lost,
+                is_held_back: matches!(self.flow, Flow::HeldBack),
                 splits: &mut self.splits,
                 building: &mut self.building,
                 status: &self.status,
                 suspects_outage: &mut self.suspects_outage,
+                retry_at: &mut self.retry_at,
             },
         )?;
         if self.since.is_none() && !self.building.is_empty() {
@@ -211,15 +229,18 @@ impl Reader {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Moves what was collected to the outbox: the batch, then the ends that its positions reach.
-    fn close_batch(&mut self) -> Result<(), ReadError> {
+    /// Moves what was collected to the outbox: the batch, then how splits stand behind it, then the ends.
+    pub(super) fn close_batch(&mut self) -> Result<(), ReadError> {
         self.since = None;
         if self.building.is_empty() {
             return Ok(());
         }
-        let Building { builder, readings, ended, .. } = self.building.take();
+        let Building { builder, readings, news, ended, .. } = self.building.take();
         if !readings.is_empty() {
             self.outbox.push_back(Handover::Batch { builder, readings, is_paid: false });
+        }
+        if !news.is_empty() {
+            self.outbox.push_back(Handover::News(news));
         }
         if !ended.is_empty() {
             let list = partitions(ended.iter().map(|(_, split, _)| split))?;
@@ -238,7 +259,8 @@ impl Reader {
             return false;
         }
         while let Some(handover) = self.outbox.front_mut() {
-            if !self.exchange.has_room() || !take_permit(handover, &self.budget, share, STEP) {
+            let has_room = !handover.is_batch() || self.exchange.has_room();
+            if !has_room || !take_permit(handover, &self.budget, share, STEP) {
                 return false;
             }
             if let Some(handover) = self.outbox.pop_front() {
@@ -255,10 +277,12 @@ impl Reader {
 
     fn flow_again(&mut self) -> Result<(), ReadError> {
         if matches!(self.flow, Flow::HeldBack) {
-            let awake = self.splits.iter().filter(|reading| !reading.rests).map(|reading| &reading.split);
+            let awake =
+                self.splits.iter().filter(|reading| !reading.is_resting()).map(|reading| &reading.split);
             let list = partitions(awake)?;
             self.resume_list(&list)?;
             self.status.set_held_back(false);
+            self.building.tell_of_all(&self.splits, SplitEvent::Resumed(Pause::BackPressure));
             self.exchange.want_room(false);
             tracing::debug!("the splits go on");
         }
@@ -286,110 +310,10 @@ impl Reader {
         self.pause_list(&list)?;
         self.flow = Flow::HeldBack;
         self.status.set_held_back(true);
+        self.building.tell_of_all(&self.splits, SplitEvent::Paused(Pause::BackPressure));
         self.exchange.want_room(true);
         tracing::debug!(budget_used = self.budget.used(), "all splits are paused until batches are released");
         Ok(())
-    }
-
-    fn apply_commands(&mut self) -> Result<Next, ReadError> {
-        if !self.exchange.has_commands() {
-            return Ok(Next::Continue);
-        }
-        for command in self.exchange.take_commands() {
-            match command {
-                Command::Add(splits) => self.add(splits)?,
-                Command::Remove(splits) => drop(self.take_out(&splits)?),
-                Command::Pause(splits) => self.rest(&splits, true)?,
-                Command::Resume(splits) => self.rest(&splits, false)?,
-                Command::Stop => return Ok(Next::Stop),
-            }
-        }
-        Ok(Next::Continue)
-    }
-
-    fn add(&mut self, splits: Vec<(ReadingId, SplitId, Position)>) -> Result<(), ReadError> {
-        let names: Vec<SplitId> = splits.iter().map(|(_, split, _)| split.clone()).collect();
-        let resting = self.take_out(&names)?;
-        let mut started = Vec::new();
-        for (id, split, position) in splits {
-            let stop = self.stops.as_ref().and_then(|stops| stops.get(&split)).map(|stop| stop.next);
-            if stop.is_some_and(|stop| position.next >= stop) {
-                self.outbox.push_back(Handover::EndOfSplit { reading: id, split, end: position });
-                continue;
-            }
-            let offset = i64::try_from(position.next).unwrap_or(i64::MAX);
-            started.push((split.clone(), Offset::Offset(offset)));
-            self.splits.insert(id, split, position.next, stop);
-        }
-        let list = at_offsets(started.iter().map(|(split, offset)| (split, *offset)))?;
-        if list.count() == 0 {
-            return Ok(());
-        }
-        self.client
-            .consumer()
-            .incremental_assign(&list)
-            .map_err(|cause| ReadError::Call { doing: "assign partitions", cause })?;
-        // The client forgets or keeps its own note of pauses across assignments: ours is the one that counts.
-        self.rest(&resting, true)?;
-        if matches!(self.flow, Flow::HeldBack) { self.pause_list(&list) } else { Ok(()) }
-    }
-
-    /// Stops reading splits; returns those of them that rest.
-    ///
-    /// What was collected so far is handed over first, so that a builder's split is always one reading; `poll` drops
-    /// what has become stale.
-    fn take_out(&mut self, splits: &[SplitId]) -> Result<Vec<SplitId>, ReadError> {
-        self.close_batch()?;
-        let removed: Vec<_> = splits.iter().filter_map(|split| self.splits.remove(split)).collect();
-        let is_held_back = matches!(self.flow, Flow::HeldBack);
-        let paused =
-            removed.iter().filter(|reading| reading.rests || is_held_back).map(|reading| &reading.split);
-        self.resume_list(&partitions(paused)?)?;
-        self.unassign(&partitions(removed.iter().map(|reading| &reading.split))?)?;
-        Ok(removed.into_iter().filter(|reading| reading.rests).map(|reading| reading.split).collect())
-    }
-
-    fn rest(&mut self, splits: &[SplitId], rests: bool) -> Result<(), ReadError> {
-        let mut changed = Vec::new();
-        for split in splits {
-            if let Some(reading) = self.splits.get_mut(split).filter(|reading| reading.rests != rests) {
-                reading.rests = rests;
-                changed.push(split);
-            }
-        }
-        if matches!(self.flow, Flow::HeldBack) {
-            return Ok(()); // all are paused; the reading's note decides when they go on
-        }
-        let list = partitions(changed)?;
-        if rests { self.pause_list(&list) } else { self.resume_list(&list) }
-    }
-
-    fn unassign(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
-        if list.count() == 0 {
-            return Ok(());
-        }
-        let outcome = self.client.consumer().incremental_unassign(list);
-        outcome.map_err(|cause| ReadError::Call { doing: "unassign partitions", cause })
-    }
-
-    fn pause_list(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
-        if list.count() == 0 {
-            return Ok(());
-        }
-        self.client
-            .consumer()
-            .pause(list)
-            .map_err(|cause| ReadError::Call { doing: "pause partitions", cause })
-    }
-
-    fn resume_list(&self, list: &TopicPartitionList) -> Result<(), ReadError> {
-        if list.count() == 0 {
-            return Ok(());
-        }
-        self.client
-            .consumer()
-            .resume(list)
-            .map_err(|cause| ReadError::Call { doing: "resume partitions", cause })
     }
 
     /// After a broker could not be reached, looks about once a second whether any can, until one can.
@@ -405,7 +329,23 @@ impl Reader {
         let answer = self.client.consumer().fetch_metadata(Some(&reading.split.stream), IDLE / 4);
         self.last_probe = Some(Instant::now());
         self.suspects_outage = false;
-        self.status.set_cut_off(answer.is_err());
+        if self.status.set_cut_off(answer.is_err()) {
+            self.building.tell_of_all(&self.splits, SplitEvent::BrokerAway);
+        }
+    }
+
+    /// Starts fetching again for splits that failed a while ago. Only then does the client say that they are at their ends
+    /// even if nothing has come since: without it, a split that failed once would count as failing until its next record.
+    fn fetch_again(&mut self) -> Result<(), ReadError> {
+        if self.retry_at.is_none_or(|at| Instant::now() < at) {
+            return Ok(());
+        }
+        self.retry_at = None;
+        for reading in self.splits.iter_mut().filter(|reading| reading.is_failing) {
+            reading.is_failing = false;
+            super::serve::restart(reading, matches!(self.flow, Flow::HeldBack), &self.client)?;
+        }
+        Ok(())
     }
 
     /// Hands over what was read before the failure, then the failure. Waits for the budget no longer than it must: the

@@ -1,12 +1,13 @@
 //! What each event of the client means for the splits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_core::Position;
+use levada_core::time::SplitEvent;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 
-use super::config::Headers;
+use super::config::{Headers, WhenLost};
 use super::error::{ClientError, ReadError};
 use super::events::{Client, Event, Failure, Fetched, Place};
 use super::splits::{Building, Reading, Splits};
@@ -15,16 +16,24 @@ use super::status::SourceStatus;
 /// How long the thread may stand still to explain an error that ends the source anyway.
 const EXPLAIN: Duration = Duration::from_secs(5);
 
+/// How long after an error of a split its fetching is started again.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// What an event may change.
 pub(super) struct Serving<'a> {
     pub(super) client: &'a Client,
     pub(super) bootstrap: &'a str,
     pub(super) headers: Headers,
+    pub(super) when_lost: WhenLost,
+    /// Whether all splits are paused.
+    pub(super) is_held_back: bool,
     pub(super) splits: &'a mut Splits,
     pub(super) building: &'a mut Building,
     pub(super) status: &'a SourceStatus,
     /// Set when a broker could not be reached, so that somebody looks whether any can.
     pub(super) suspects_outage: &'a mut bool,
+    /// Set when fetching a split failed, so that somebody starts it again.
+    pub(super) retry_at: &'a mut Option<Instant>,
 }
 
 /// Serves one event.
@@ -94,6 +103,10 @@ fn append(fetched: &Fetched<'_>, on: &mut Serving<'_>) {
         Some(headers) => on.building.builder.push_with_headers(number, record, headers),
     }
     reading.next = record.offset + 1;
+    let counts = &mut reading.counts;
+    counts.records += 1;
+    counts.bytes += (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
+    counts.last_timestamp = Some(record.timestamp);
     if reading.next >= stop {
         let split = reading.split.clone();
         end(split, on);
@@ -108,10 +121,18 @@ fn reach_end(place: &Place, on: &mut Serving<'_>) {
     if reading.stop.is_some_and(|stop| offset >= stop) {
         let split = reading.split.clone();
         end(split, on);
-    } else if offset > reading.next {
+        return;
+    }
+    if offset > reading.next {
         let number = on.building.number(reading);
         on.building.builder.advance(number, Position::at(offset));
         reading.next = offset;
+    }
+    // An end below the position belongs to what was fetched before it.
+    if offset == reading.next {
+        reading.is_failing = false;
+        reading.end = Some(offset);
+        on.building.tell(reading, SplitEvent::EndOfPartition { position: offset });
     }
 }
 
@@ -133,7 +154,9 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
         return Err(ReadError::Client(error));
     }
     match error.code {
-        Code::AllBrokersDown => on.status.set_cut_off(true),
+        Code::AllBrokersDown if on.status.set_cut_off(true) => {
+            on.building.tell_of_all(on.splits, SplitEvent::BrokerAway);
+        }
         Code::BrokerTransportFailure | Code::Resolve | Code::SSL => *on.suspects_outage = true,
         Code::Authentication => {
             // Credentials were good when the source was opened, and may be again: a state, but one that somebody must
@@ -150,12 +173,14 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
     if place.partition < 0 {
         return fail_topic(&place.topic, error, on.client);
     }
+    if matches!(error.code, Code::AutoOffsetReset | Code::OffsetOutOfRange) {
+        return out_of_range(&place, error, on);
+    }
     let Some(reading) = on.splits.named_mut(&place.topic, place.partition) else {
         tracing::debug!(%error, topic = place.topic, partition = place.partition, "an error of a split not read");
         return Ok(());
     };
     match error.code {
-        Code::AutoOffsetReset | Code::OffsetOutOfRange => out_of_range(reading, error, on.client),
         Code::UnknownTopicOrPartition
         | Code::UnknownTopic
         | Code::UnknownPartition
@@ -175,6 +200,9 @@ fn fail(failure: Failure, on: &mut Serving<'_>) -> Result<(), ReadError> {
         }
         _ => {
             tracing::warn!(%error, split = %reading.split, next = reading.next, "the Kafka client reports an error");
+            reading.is_failing = true;
+            on.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+            on.building.tell(reading, SplitEvent::FetchFailed);
             Ok(())
         }
     }
@@ -195,35 +223,53 @@ fn fail_topic(topic: &str, error: ClientError, client: &Client) -> Result<(), Re
     }
 }
 
-/// Explains a position that the partition does not hold, with the range that it does hold.
-fn out_of_range(reading: &Reading, cause: ClientError, client: &Client) -> Result<(), ReadError> {
+/// Decides about a position that the partition does not hold: explains it, with the range that it does hold, or goes on
+/// behind the gap.
+fn out_of_range(place: &Place, cause: ClientError, on: &mut Serving<'_>) -> Result<(), ReadError> {
+    let Some(reading) = on.splits.named_mut(&place.topic, place.partition) else { return Ok(()) };
     let split = reading.split.clone();
     let asked = reading.next;
-    let range = client.consumer().fetch_watermarks(&split.stream, split.index as i32, EXPLAIN);
+    let range = on.client.consumer().fetch_watermarks(&split.stream, place.partition, EXPLAIN);
     let Ok((Ok(low), Ok(high))) = range.map(|(low, high)| (u64::try_from(low), u64::try_from(high))) else {
         return Err(ReadError::OutOfRange { split, asked, cause });
     };
-    if asked < low {
-        Err(ReadError::BehindRange { split, asked, low, high })
-    } else if asked > high {
-        Err(ReadError::BeyondRange { split, asked, low, high })
-    } else {
-        restart(reading, client)
+    if asked > high {
+        return Err(ReadError::BeyondRange { split, asked, low, high });
     }
+    if asked >= low {
+        return restart(reading, on.is_held_back, on.client);
+    }
+    let next = match on.when_lost {
+        WhenLost::Fail => return Err(ReadError::BehindRange { split, asked, low, high }),
+        WhenLost::Earliest => low,
+        WhenLost::Latest => high.max(low),
+    };
+    // Beyond the stop nothing was wanted.
+    on.status.count_gap(next.min(reading.stop.unwrap_or(next)) - asked);
+    tracing::warn!(%split, from = asked, to = next, "records were gone before they were read");
+    if reading.stop.is_some_and(|stop| next >= stop) {
+        end(split, on);
+        return Ok(());
+    }
+    reading.next = next;
+    let number = on.building.number(reading);
+    on.building.builder.advance(number, Position::at(next));
+    restart(reading, on.is_held_back, on.client)
 }
 
-/// Starts a split's fetching again from where it stands: the client gave up on a position that was asked for earlier.
-fn restart(reading: &Reading, client: &Client) -> Result<(), ReadError> {
+/// Starts a split's fetching again from where it stands: after an error, or when the client gave up on a position that was
+/// asked for earlier.
+pub(super) fn restart(reading: &Reading, is_held_back: bool, client: &Client) -> Result<(), ReadError> {
     let call = |doing| move |cause| ReadError::Call { doing, cause };
     let consumer = client.consumer();
     let offset = rdkafka::Offset::Offset(i64::try_from(reading.next).unwrap_or(i64::MAX));
     let list = super::client::at_offsets([(&reading.split, offset)])?;
     consumer.incremental_unassign(&list).map_err(call("unassign a partition"))?;
     consumer.incremental_assign(&list).map_err(call("assign a partition"))?;
-    if reading.rests {
+    if reading.is_resting() || is_held_back {
         consumer.pause(&list).map_err(call("pause a partition"))?;
     }
-    tracing::warn!(split = %reading.split, next = reading.next, "fetching starts again after a position out of range");
+    tracing::warn!(split = %reading.split, next = reading.next, "fetching starts again");
     Ok(())
 }
 
@@ -254,7 +300,7 @@ fn topic_made_anew(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Passes a line of the client's log on. Levels are those of syslog.
-fn log(level: i32, facility: &str, text: &str) {
+pub(super) fn log(level: i32, facility: &str, text: &str) {
     match level {
         ..=3 => tracing::error!(target: "librdkafka", facility, "{text}"),
         4 => tracing::warn!(target: "librdkafka", facility, "{text}"),

@@ -4,10 +4,13 @@
 //! is kept; other answers are kept by the client's topic pointer, so that no name is compared per record.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
+use levada_core::time::SplitEvent;
 use levada_core::{BatchBuilder, Position, SplitId};
 
-use super::handover::ReadingId;
+use super::handover::{News, ReadingId};
+use super::standing::Counts;
 
 /// One split, read since one call of `add`.
 pub(super) struct Reading {
@@ -19,14 +22,34 @@ pub(super) struct Reading {
     pub(super) stop: Option<u64>,
     /// Whether the engine wants it to rest.
     pub(super) rests: bool,
+    /// Whether the user wants it to rest.
+    pub(super) is_paused: bool,
+    /// Whether the client reported an error of it, and fetching has not been started again since.
+    pub(super) is_failing: bool,
+    /// The end that the client told last: under `read_committed` the last stable offset.
+    pub(super) end: Option<u64>,
+    /// Since when the split has stood at its end although the partition goes on.
+    pub(super) behind_since: Option<Instant>,
+    /// The place of which was said that reading waits there, and whether it was said to hang.
+    pub(super) reported: Option<(u64, bool)>,
+    pub(super) counts: Counts,
     /// The split's number in the builder with this serial number.
     number: Option<(u64, u32)>,
+}
+
+impl Reading {
+    /// Tells whether anybody wants it to rest.
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests || self.is_paused
+    }
 }
 
 /// The splits that are read now.
 #[derive(Default)]
 pub(super) struct Splits {
     readings: Vec<Reading>,
+    /// What was counted of splits that are read no more.
+    past: HashMap<SplitId, Counts>,
     by_key: HashMap<(usize, i32), Option<usize>>,
     last: Option<((usize, i32), Option<usize>)>,
 }
@@ -35,14 +58,30 @@ impl Splits {
     /// Starts a reading. The split must not be read yet.
     pub(super) fn insert(&mut self, id: ReadingId, split: SplitId, next: u64, stop: Option<u64>) {
         self.forget_keys();
-        self.readings.push(Reading { id, split, next, stop, rests: false, number: None });
+        let counts = self.past.get(&split).copied().unwrap_or_default();
+        self.readings.push(Reading {
+            id,
+            split,
+            next,
+            stop,
+            rests: false,
+            is_paused: false,
+            is_failing: false,
+            end: None,
+            behind_since: None,
+            reported: None,
+            counts,
+            number: None,
+        });
     }
 
     /// Ends a reading and returns it.
     pub(super) fn remove(&mut self, split: &SplitId) -> Option<Reading> {
         self.forget_keys();
         let index = self.readings.iter().position(|reading| reading.split == *split)?;
-        Some(self.readings.swap_remove(index))
+        let reading = self.readings.swap_remove(index);
+        self.past.insert(reading.split.clone(), reading.counts);
+        Some(reading)
     }
 
     /// Returns the reading of a split.
@@ -100,6 +139,11 @@ impl Splits {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Reading> {
         self.readings.iter()
     }
+
+    /// The same, to change them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Reading> {
+        self.readings.iter_mut()
+    }
 }
 
 /// What the thread collects for the next handover.
@@ -108,6 +152,8 @@ pub(super) struct Building {
     pub(super) builder: BatchBuilder,
     /// The reading of each split of the builder's table.
     pub(super) readings: Vec<ReadingId>,
+    /// How splits stand; told after the batch that was filled meanwhile.
+    pub(super) news: Vec<News>,
     /// Splits that have ended; told after the batch that holds their last position.
     pub(super) ended: Vec<(ReadingId, SplitId, Position)>,
     /// Counts builders, so that a number from an earlier one is not used again.
@@ -135,7 +181,21 @@ impl Building {
 
     /// Tells whether there is nothing to hand over.
     pub(super) fn is_empty(&self) -> bool {
-        self.readings.is_empty() && self.ended.is_empty()
+        self.readings.is_empty() && self.news.is_empty() && self.ended.is_empty()
+    }
+
+    /// Notes how a split stands. Of two ends in a row the later one counts.
+    pub(super) fn tell(&mut self, reading: &Reading, event: SplitEvent) {
+        let is_end = |event: &SplitEvent| matches!(event, SplitEvent::EndOfPartition { .. });
+        match self.news.last_mut() {
+            Some((id, _, last)) if *id == reading.id && is_end(last) && is_end(&event) => *last = event,
+            _ => self.news.push((reading.id, reading.split.clone(), event)),
+        }
+    }
+
+    /// Notes the same of all splits.
+    pub(super) fn tell_of_all(&mut self, splits: &Splits, event: SplitEvent) {
+        splits.iter().for_each(|reading| self.tell(reading, event));
     }
 
     /// Takes what was collected and starts anew, with room for as much again: in a steady flow one batch is like the
@@ -176,6 +236,20 @@ mod tests {
         assert!(splits.remove(&SplitId::new("t", 0)).is_some());
         assert_eq!(splits.find((1, 2), || "t").map(|reading| reading.id), Some(ReadingId(2)));
         assert!(splits.find((1, 0), || "t").is_none());
+    }
+
+    #[test]
+    fn of_two_ends_in_a_row_the_later_one_is_told() {
+        let mut splits = splits(&[0, 1]);
+        let mut building = Building::default();
+        let end = |position| SplitEvent::EndOfPartition { position };
+        for (index, event) in
+            [(0, end(3)), (0, end(5)), (1, end(2)), (0, SplitEvent::FetchFailed), (0, end(5))]
+        {
+            building.tell(splits.named_mut("t", index).expect("inserted"), event);
+        }
+        let told: Vec<_> = building.news.iter().map(|(id, _, event)| (id.0, *event)).collect();
+        assert_eq!(told, [(0, end(5)), (1, end(2)), (0, SplitEvent::FetchFailed), (0, end(5))]);
     }
 
     #[test]

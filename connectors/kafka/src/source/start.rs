@@ -7,17 +7,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levada_core::{Assignment, Position, Positions, SplitId, SplitStart, StreamId, StreamStart};
-use rdkafka::Offset;
-use rdkafka::consumer::Consumer;
+use levada_core::{
+    Assignment, Budget, Position, Positions, SourceContext, SplitId, SplitStart, StreamId, StreamStart,
+};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::{ClientConfig, Offset};
 
 use super::assign::owned_splits;
-use super::client::at_offsets;
+use super::client::{at_offsets, client_config, partitions};
 use super::config::{KafkaSourceConfig, StartAt, StopAt};
 use super::error::{ClientError, ReadError};
 use super::events::{Client, Event, TopicDescription};
 use super::handover::Exchange;
+use super::leaders::{Leaders, leaders_config};
+use super::offsets;
+use super::resolve::{self, Known};
 use super::status::SourceStatus;
 
 /// The longest that one question waits before the client's errors are looked at.
@@ -36,17 +41,12 @@ pub(super) struct Opened {
 pub(super) struct Opener<'a> {
     pub(super) client: &'a Client,
     pub(super) config: &'a KafkaSourceConfig,
+    /// For a client that asks about all records, committed or not.
+    pub(super) leaders: ClientConfig,
     pub(super) exchange: &'a Exchange,
     pub(super) status: &'a SourceStatus,
     pub(super) started: Instant,
     pub(super) last_error: Option<ClientError>,
-}
-
-/// The first and the next offset of a split.
-#[derive(Clone, Copy)]
-struct Ends {
-    low: u64,
-    high: u64,
 }
 
 impl Opener<'_> {
@@ -60,8 +60,9 @@ impl Opener<'_> {
                 text: "no broker told the cluster's id".to_owned(),
             })
         })?;
-        let ends = self.ends(&topics)?;
-        Ok(self.resolve(&topics, &cluster, &ends, subtask, parallelism))
+        let splits: Vec<SplitId> = topics.iter().flat_map(splits_of).collect();
+        let known = self.look_up(&splits)?;
+        self.resolve(&topics, &cluster, &known, subtask, parallelism)
     }
 
     fn describe(&mut self) -> Result<Vec<TopicDescription>, ReadError> {
@@ -84,105 +85,130 @@ impl Opener<'_> {
         Ok(topics)
     }
 
-    /// Asks for the ends of all partitions, the low ones before the high ones. With `read_committed`, the high end is
-    /// the last stable offset: the client passes its isolation level on.
-    fn ends(&mut self, topics: &[TopicDescription]) -> Result<BTreeMap<SplitId, Ends>, ReadError> {
-        let splits: Vec<SplitId> = topics.iter().flat_map(splits_of).collect();
-        let low = self.offsets(&splits, Offset::Beginning)?;
-        let high = self.offsets(&splits, Offset::End)?;
+    /// Asks for everything that starts and stops need to know of all partitions.
+    ///
+    /// The low ends come before the high ones, and those before the times. With `read_committed`, `high` is the last stable
+    /// offset: the client passes its isolation level on. Times are looked up among all records: a record of an open
+    /// transaction may be the first of its time, and is read once it is committed.
+    fn look_up(&mut self, splits: &[SplitId]) -> Result<Known, ReadError> {
+        let config = self.config;
+        if let Some(split) = resolve::unknown(splits, &config.start, &config.stop) {
+            return Err(ReadError::UnknownSplit { split: split.clone() });
+        }
+        let mut known = Known::default();
+        if splits.is_empty() {
+            return Ok(known);
+        }
+        let consumer = self.client.consumer();
+        known.low = self.all_offsets(consumer, splits, Offset::Beginning)?;
+        known.high = self.all_offsets(consumer, splits, Offset::End)?;
         // Retention may move the low end past the high one that was asked for a moment later only on an empty split.
-        let ends = |(split, low): (SplitId, u64)| {
-            let high = high.get(&split).copied().unwrap_or(low).max(low);
-            (split, Ends { low, high })
-        };
-        Ok(low.into_iter().map(ends).collect())
+        for (split, high) in &mut known.high {
+            *high = known.low.get(split).copied().unwrap_or(*high).max(*high);
+        }
+        let times = resolve::times(&config.start, &config.stop);
+        if !times.is_empty() {
+            let leaders = Leaders::new(&self.leaders)?;
+            known.high_watermark = self.all_offsets(leaders.consumer(), splits, Offset::End)?;
+            for time in times {
+                // Negative numbers mean something else to brokers; no record of Kafka's is older.
+                let which = Offset::Offset(time.0.max(0));
+                known.at.insert(time, self.offsets(leaders.consumer(), splits, which)?);
+            }
+        }
+        let asked = resolve::wants_committed(splits, &config.start, &config.stop);
+        if !asked.is_empty() {
+            known.committed = self.committed(&asked)?;
+        }
+        Ok(known)
     }
 
-    fn offsets(&mut self, splits: &[SplitId], which: Offset) -> Result<BTreeMap<SplitId, u64>, ReadError> {
-        if splits.is_empty() {
-            return Ok(BTreeMap::new());
-        }
+    fn committed(&mut self, splits: &[SplitId]) -> Result<BTreeMap<SplitId, u64>, ReadError> {
         let client = self.client;
-        let question = at_offsets(splits.iter().map(|split| (split, which)))?;
-        let answer = self.ask("asking for the partitions' offsets", |patience| {
-            let answer = client.consumer().offsets_for_times(question.clone(), patience);
-            let answer = answer.map_err(|cause| ClientError::of(&cause))?;
-            match answer.elements().iter().find_map(|element| element.error().err()) {
-                Some(cause) => Err(ClientError::of(&cause)),
-                None => Ok(answer),
-            }
-        })?;
-        let known: BTreeMap<(&str, u32), &SplitId> =
-            splits.iter().map(|split| ((&*split.stream, split.index), split)).collect();
-        let elements = answer.elements();
-        let offset = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
-            let split = known.get(&(element.topic(), u32::try_from(element.partition()).ok()?))?;
-            let offset = u64::try_from(element.offset().to_raw()?).ok()?;
-            Some(((*split).clone(), offset))
-        };
-        let offsets: BTreeMap<SplitId, u64> = elements.iter().filter_map(offset).collect();
+        let question = partitions(splits)?;
+        self.ask("asking for the group's offsets", |patience| {
+            let answer = client.consumer().committed_offsets(question.clone(), patience);
+            offsets::numbers(&answer.map_err(|cause| ClientError::of(&cause))?)
+        })
+    }
+
+    fn all_offsets<C: ConsumerContext>(
+        &mut self,
+        consumer: &BaseConsumer<C>,
+        splits: &[SplitId],
+        which: Offset,
+    ) -> Result<BTreeMap<SplitId, u64>, ReadError> {
+        let offsets = self.offsets(consumer, splits, which)?;
         match splits.iter().find(|split| !offsets.contains_key(split)) {
             Some(split) => Err(ReadError::NoOffsets { split: split.clone() }),
             None => Ok(offsets),
         }
     }
 
+    fn offsets<C: ConsumerContext>(
+        &mut self,
+        consumer: &BaseConsumer<C>,
+        splits: &[SplitId],
+        which: Offset,
+    ) -> Result<BTreeMap<SplitId, u64>, ReadError> {
+        let question = at_offsets(splits.iter().map(|split| (split, which)))?;
+        self.ask("asking for the partitions' offsets", |patience| {
+            offsets::at(consumer, question.clone(), patience)
+        })
+    }
+
     fn resolve(
         &self,
         topics: &[TopicDescription],
         cluster: &str,
-        ends: &BTreeMap<SplitId, Ends>,
+        known: &Known,
         subtask: u32,
         parallelism: u32,
-    ) -> Opened {
+    ) -> Result<Opened, ReadError> {
         let mut opened = Opened {
             assignment: Assignment::default(),
-            stops: (self.config.stop == StopAt::LatestAtStart).then(Positions::new),
+            stops: (self.config.stop != StopAt::Never).then(Positions::new),
         };
         for topic in topics {
             let owned = owned_splits(&topic.name, topic.partitions, subtask, parallelism);
             if owned.is_empty() {
                 continue;
             }
-            let stream = self.stream_start(topic, cluster, ends);
+            let stream = self.stream_start(topic, cluster, known)?;
             for index in owned {
                 let split = SplitId { stream: Arc::clone(&stream.stream), index };
-                if let (Some(stops), Some(ends)) = (&mut opened.stops, ends.get(&split)) {
-                    stops.set(split.clone(), Position::at(ends.high));
+                let stop = known.stop(&split, &self.config.stop)?;
+                if let (Some(stops), Some(stop)) = (&mut opened.stops, stop) {
+                    stops.set(split.clone(), Position::at(stop));
                 }
                 opened.assignment.splits.push(split);
             }
             opened.assignment.streams.push(stream);
         }
         opened.assignment.ends = opened.stops.clone().unwrap_or_default();
-        opened
+        Ok(opened)
     }
 
     fn stream_start(
         &self,
         topic: &TopicDescription,
         cluster: &str,
-        ends: &BTreeMap<SplitId, Ends>,
-    ) -> StreamStart {
-        let starts = splits_of(topic).filter_map(|split| {
-            let ends = ends.get(&split)?;
-            let start = match self.config.start {
-                StartAt::Earliest => ends.low,
-                StartAt::Latest => ends.high,
-            };
-            Some(SplitStart {
-                index: split.index,
-                start: Position::at(start),
-                earliest: Position::at(ends.low),
-            })
+        known: &Known,
+    ) -> Result<StreamStart, ReadError> {
+        let starts = splits_of(topic).map(|split| {
+            let start = known.start(&split, &self.config.start)?;
+            let earliest = known.start(&split, &StartAt::Earliest)?;
+            let (start, earliest) = (Position::at(start), Position::at(earliest));
+            Ok(SplitStart { index: split.index, start, earliest })
         });
+        let splits = starts.collect::<Result<_, ReadError>>()?;
         // Brokers before 2.8 know no topic ids: the name is the best that there is.
         let id = topic.id.as_deref().map_or_else(|| topic.name.clone(), as_kafka_prints);
-        StreamStart {
+        Ok(StreamStart {
             stream: topic.name.as_str().into(),
             id: StreamId(format!("{cluster}/{id}").into()),
-            splits: starts.collect(),
-        }
+            splits,
+        })
     }
 
     /// Asks again until there is an answer, an error that waiting does not help, or the deadline.
@@ -204,8 +230,8 @@ impl Opener<'_> {
                 return Err(ReadError::Client(error));
             }
             self.last_error.get_or_insert(error);
-            if self.exchange.has_commands() {
-                return Err(ReadError::GivenUp); // before it is open, the only command is to stop
+            if self.exchange.is_stopped() {
+                return Err(ReadError::GivenUp);
             }
             if self.started.elapsed() >= self.config.open_within {
                 return Err(ReadError::Open {
@@ -235,6 +261,24 @@ impl Opener<'_> {
         }
         Ok(())
     }
+}
+
+/// Finds the configured start of one split as of now, with a client of its own. Blocks.
+pub(super) fn resolve_now(config: &KafkaSourceConfig, split: &SplitId) -> Result<u64, ReadError> {
+    let ctx = SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(0) };
+    let exchange = Exchange::default();
+    let properties = client_config(config, &ctx.budget, ctx.subtask, ctx.parallelism);
+    let client = Client::new(&properties, Arc::clone(exchange.wake())).map_err(ReadError::of_creation)?;
+    let mut opener = Opener {
+        client: &client,
+        config,
+        leaders: leaders_config(config, &ctx),
+        exchange: &exchange,
+        status: &SourceStatus::default(),
+        started: Instant::now(),
+        last_error: None,
+    };
+    opener.look_up(std::slice::from_ref(split))?.start(split, &config.start)
 }
 
 fn splits_of(topic: &TopicDescription) -> impl Iterator<Item = SplitId> {

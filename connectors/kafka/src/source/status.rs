@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::error::ClientError;
+use super::standing::SplitStanding;
 
 /// Counters and states of one source, shared with whoever shows them. All counts are since the source was opened.
 #[derive(Debug, Default)]
@@ -14,7 +15,10 @@ pub struct SourceStatus {
     stale: AtomicU64,
     pauses: AtomicU64,
     ignored_events: AtomicU64,
+    gaps: AtomicU64,
+    lost: AtomicU64,
     last_error: Mutex<Option<String>>,
+    splits: Mutex<Vec<SplitStanding>>,
 }
 
 impl SourceStatus {
@@ -49,13 +53,29 @@ impl SourceStatus {
         self.ignored_events.load(Ordering::Relaxed)
     }
 
+    /// Returns how often records were gone before they were read, and reading went on behind them.
+    pub fn gaps(&self) -> u64 {
+        self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many offsets lay in these gaps.
+    pub fn lost_offsets(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns where each split stands that is read now, as of about a second ago. Costs the reading nothing.
+    pub fn splits(&self) -> Vec<SplitStanding> {
+        self.splits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns the last error that the client reported.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_cut_off(&self, is_cut_off: bool) {
-        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+    /// Sets whether brokers can be reached, and tells whether they just went away.
+    pub(super) fn set_cut_off(&self, is_cut_off: bool) -> bool {
+        !self.is_cut_off.swap(is_cut_off, Ordering::Relaxed) && is_cut_off
     }
 
     pub(super) fn set_held_back(&self, is_held_back: bool) {
@@ -70,6 +90,18 @@ impl SourceStatus {
 
     pub(super) fn count_stale(&self, records: u64) {
         self.stale.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_gap(&self, offsets: u64) {
+        self.gaps.fetch_add(1, Ordering::Relaxed);
+        self.lost.fetch_add(offsets, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_splits(&self, splits: Vec<SplitStanding>) {
+        let mut current = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, splits);
+        drop(current);
+        drop(old); // not while others wait
     }
 
     pub(super) fn count_ignored_event(&self) {

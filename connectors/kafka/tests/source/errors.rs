@@ -1,7 +1,7 @@
 //! Errors end the job with the split and the reason, or are counted.
 
 use levada_core::{Budget, ErrorClass, Polled, Position, Source, SourceContext, SourceError};
-use levada_kafka::source::{KafkaSource, KafkaSourceConfig};
+use levada_kafka::source::{KafkaSource, KafkaSourceConfig, WhenLost};
 use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 
 use super::bounded::delete_before;
@@ -35,12 +35,49 @@ async fn a_position_lost_to_retention_is_an_error_with_the_gap() {
     assert_eq!(reading.count(), 0);
 }
 
-/// [SRC-19] [SRC-26]
+/// [SRC-19] by choice, reading goes on behind the gap: the position moves, and the gap is counted.
+#[tokio::test]
+async fn a_gap_is_passed_and_counted_by_choice() {
+    for (when_lost, next) in [(WhenLost::Earliest, 12), (WhenLost::Latest, 20)] {
+        let topic = Topic::new(1).await;
+        topic.write_numbered(0, 20, 4);
+        delete_before(&topic, &[(0, 12)]).await;
+        let mut reading = Reading::open(topic.config().when_lost(when_lost)).await;
+        reading.source.poll(&mut reading.builder).await.expect("assigned");
+        reading.source.add(vec![(topic.split(0), Position::at(5))]).expect("add");
+        reading.until(|reading| reading.position(&topic.split(0)) >= Some(next)).await;
+        topic.write_numbered(0, 1, 4);
+        reading.until(|reading| reading.position(&topic.split(0)) == Some(21)).await;
+        assert_eq!(reading.offsets(&topic.split(0)), (next..21).collect::<Vec<_>>());
+        let status = reading.source.status();
+        assert_eq!((status.gaps(), status.lost_offsets()), (1, next - 5));
+        reading.source.close().await;
+    }
+}
+
+/// [SRC-19] [SRC-15] a bounded read whose rest is gone ends at its stop.
+#[tokio::test]
+async fn a_bounded_read_whose_rest_is_gone_ends() {
+    let topic = Topic::new(1).await;
+    topic.write_numbered(0, 20, 4);
+    let config = topic.bounded().when_lost(WhenLost::Earliest);
+    let mut reading = Reading::open(config).await;
+    topic.write_numbered(0, 5, 4);
+    delete_before(&topic, &[(0, 22)]).await;
+    reading.source.poll(&mut reading.builder).await.expect("assigned");
+    reading.source.add(vec![(topic.split(0), Position::at(5))]).expect("add");
+    let status = reading.source.status();
+    let reading = reading.read_to_end().await;
+    assert_eq!((reading.count(), reading.ends[&topic.split(0)]), (0, 20));
+    assert_eq!((status.gaps(), status.lost_offsets()), (1, 15));
+}
+
+/// [SRC-19] [SRC-26] also where a gap would be passed: nothing is lost by retention at that end.
 #[tokio::test]
 async fn a_position_beyond_the_end_is_an_error() {
     let topic = Topic::new(1).await;
     topic.write_numbered(0, 20, 4);
-    let mut reading = Reading::open(topic.config()).await;
+    let mut reading = Reading::open(topic.config().when_lost(WhenLost::Latest)).await;
     reading.source.poll(&mut reading.builder).await.expect("assigned");
     reading.source.add(vec![(topic.split(0), Position::at(21))]).expect("add");
     let message = error_of(&mut reading).await.to_string();

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levada_core::time::SplitEvent;
 use levada_core::{
     Assignment, Batch, BatchBuilder, Budget, Polled, Position, Positions, Source, SourceContext, SourceError,
     SplitId, StreamId,
 };
 use levada_kafka::{KafkaSource, KafkaSourceConfig, StartAt, StopAt};
 use levada_testcontainers::{Kafka, unique_name};
-use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer,
 };
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 /// Long enough for a busy machine; a test that waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,6 +72,31 @@ impl Topic {
         let producer = plain_producer(&self.bootstrap);
         self.send(&producer, partition, values);
         producer.flush(PATIENCE).expect("flush");
+    }
+
+    /// Writes records with these timestamps, each with its timestamp as its value.
+    pub(crate) fn write_at(&self, partition: i32, timestamps: impl IntoIterator<Item = i64>) {
+        let producer = plain_producer(&self.bootstrap);
+        for timestamp in timestamps {
+            let value = timestamp.to_string();
+            let record = BaseRecord::<str, str>::to(&self.name).partition(partition).payload(&value);
+            producer.send(record.timestamp(timestamp)).map_err(|(error, _)| error).expect("send");
+        }
+        producer.flush(PATIENCE).expect("flush");
+    }
+
+    /// Commits offsets for a group, as somebody else would who has read so far.
+    pub(crate) fn commit(&self, group: &str, offsets: &[(i32, i64)]) {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.bootstrap)
+            .set("group.id", group)
+            .create()
+            .expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        for &(partition, offset) in offsets {
+            list.add_partition_offset(&self.name, partition, Offset::Offset(offset)).expect("an offset");
+        }
+        consumer.commit(&list, CommitMode::Sync).expect("commit");
     }
 
     /// Writes `count` values of `size` bytes that begin with their number.
@@ -149,6 +175,15 @@ impl Transaction<'_> {
         self
     }
 
+    pub(crate) fn write_at(self, partition: i32, timestamps: impl IntoIterator<Item = i64>) -> Self {
+        for timestamp in timestamps {
+            let record = BaseRecord::<str, str>::to(&self.topic.name).partition(partition).payload("v");
+            self.producer.send(record.timestamp(timestamp)).map_err(|(error, _)| error).expect("send");
+        }
+        self.producer.flush(PATIENCE).expect("flush");
+        self
+    }
+
     pub(crate) fn commit(self) {
         self.producer.commit_transaction(PATIENCE).expect("commit");
         self.wait_for_marker();
@@ -215,6 +250,8 @@ pub(crate) struct Reading {
     pub(crate) records: BTreeMap<SplitId, Vec<(u64, String)>>,
     pub(crate) positions: Positions,
     pub(crate) ends: BTreeMap<SplitId, u64>,
+    /// How splits stood, each with the number of records read before it.
+    pub(crate) news: Vec<(usize, SplitId, SplitEvent)>,
     pub(crate) is_over: bool,
 }
 
@@ -243,6 +280,7 @@ impl Reading {
             records: BTreeMap::new(),
             positions: Positions::new(),
             ends: BTreeMap::new(),
+            news: Vec::new(),
             is_over: false,
         }
     }
@@ -279,6 +317,10 @@ impl Reading {
             Polled::EndOfSplit(split, end) => {
                 self.ends.insert(split.clone(), end.next);
             }
+            Polled::News(news) => {
+                let count = self.count();
+                self.news.extend(news.iter().map(|(split, event)| (count, split.clone(), *event)));
+            }
             Polled::End => self.is_over = true,
             _ => {}
         }
@@ -303,7 +345,11 @@ impl Reading {
             assert!(started.elapsed() < PATIENCE, "in time: {status:?}");
             let look = Duration::from_millis(50);
             if let Ok(polled) = tokio::time::timeout(look, self.source.poll(&mut self.builder)).await {
-                self.note(&polled.expect("poll"));
+                let polled = polled.expect("poll");
+                if let Polled::Assigned(assignment) = &polled {
+                    self.source.add(starts(assignment)).expect("add");
+                }
+                self.note(&polled);
             }
         }
     }
@@ -328,6 +374,11 @@ impl Reading {
 
     pub(crate) fn offsets(&self, split: &SplitId) -> Vec<u64> {
         self.records.get(split).into_iter().flatten().map(|(offset, _)| *offset).collect()
+    }
+
+    /// Returns what was told of a split, in order.
+    pub(crate) fn told(&self, split: &SplitId) -> Vec<SplitEvent> {
+        self.news.iter().filter(|(_, of, _)| of == split).map(|(.., event)| *event).collect()
     }
 
     pub(crate) fn count(&self) -> usize {

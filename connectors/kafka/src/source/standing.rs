@@ -1,0 +1,129 @@
+//! Where each split stands, for whoever looks: noted by the consumer's thread about once a second, not per record.
+
+use std::time::{Duration, Instant};
+
+use levada_core::{SplitId, Timestamp};
+
+use super::events::Client;
+use super::splits::{Reading, Splits};
+use super::status::SourceStatus;
+
+/// How often the thread notes where the splits stand.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Where a split stands, as of about a second ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SplitStanding {
+    /// The split.
+    pub split: SplitId,
+    /// The first offset that was not read yet.
+    pub position: u64,
+    /// Where a bounded read ends.
+    pub stop: Option<u64>,
+    /// The end of the partition, open transactions included, as the last fetch told it.
+    pub high_watermark: Option<u64>,
+    /// The end of what may be read. Known where the split was read up to it, else `None`: it is at or behind the position.
+    pub last_stable_offset: Option<u64>,
+    /// How long the split has stood at its last stable offset while the high watermark was beyond: an open transaction is in
+    /// front.
+    pub behind_transaction: Option<Duration>,
+    /// Whether that is longer than [`hanging_after`](super::KafkaSourceConfig::hanging_after).
+    pub is_hanging: bool,
+    /// The timestamp of the record read last.
+    pub last_timestamp: Option<Timestamp>,
+    /// Records read since the source was opened.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
+impl SplitStanding {
+    /// Returns how many offsets the position is behind the high watermark. Control records and holes count.
+    pub fn lag(&self) -> Option<u64> {
+        Some(self.high_watermark?.saturating_sub(self.position))
+    }
+
+    /// Returns how many offsets the position is behind the last stable offset, where that is known.
+    pub fn stable_lag(&self) -> Option<u64> {
+        Some(self.last_stable_offset?.saturating_sub(self.position))
+    }
+
+    /// Returns how old the record read last is, or nothing where all is read.
+    pub fn time_lag(&self, now: Timestamp) -> Option<Duration> {
+        match self.lag()? {
+            0 => Some(Duration::ZERO),
+            _ => Some(now.since(self.last_timestamp?)),
+        }
+    }
+}
+
+/// What is counted of a split, also across its readings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) last_timestamp: Option<Timestamp>,
+}
+
+/// Notes the splits' standing now and then.
+pub(super) struct Observer {
+    hanging_after: Duration,
+    last: Option<Instant>,
+}
+
+impl Observer {
+    pub(super) fn new(hanging_after: Duration) -> Self {
+        Self { hanging_after, last: None }
+    }
+
+    /// Notes where the splits stand, if it is time.
+    pub(super) fn look(&mut self, splits: &mut Splits, client: &Client, status: &SourceStatus) {
+        if self.last.is_some_and(|last| last.elapsed() < EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let standings = splits.iter_mut().map(|reading| self.standing(reading, client)).collect();
+        status.set_splits(standings);
+    }
+
+    fn standing(&self, reading: &mut Reading, client: &Client) -> SplitStanding {
+        let high_watermark = client.high_watermark(&reading.split);
+        let is_at_end = reading.end == Some(reading.next);
+        let is_behind = is_at_end && high_watermark.is_some_and(|high| high > reading.next);
+        // The end and the high watermark come from two fetches, so a single look proves nothing: it takes two.
+        let since = is_behind.then(|| *reading.behind_since.get_or_insert_with(Instant::now));
+        reading.behind_since = since;
+        let behind_transaction = since.map(|since| since.elapsed()).filter(|behind| *behind >= EVERY / 2);
+        let is_hanging = behind_transaction.is_some_and(|behind| behind >= self.hanging_after);
+        report(reading, high_watermark, behind_transaction.is_some(), is_hanging);
+        SplitStanding {
+            split: reading.split.clone(),
+            position: reading.next,
+            stop: reading.stop,
+            high_watermark,
+            last_stable_offset: reading.end.filter(|_| is_at_end),
+            behind_transaction,
+            is_hanging,
+            last_timestamp: reading.counts.last_timestamp,
+            records: reading.counts.records,
+            bytes: reading.counts.bytes,
+        }
+    }
+}
+
+/// Says once of each place where a read waits for a transaction that it does: a bounded read at once, since somebody waits
+/// for its end, another one when the transaction hangs.
+fn report(reading: &mut Reading, high_watermark: Option<u64>, is_behind: bool, is_hanging: bool) {
+    let waits = is_behind && reading.stop.is_some() || is_hanging;
+    if !waits || reading.reported == Some((reading.next, is_hanging)) {
+        return;
+    }
+    reading.reported = Some((reading.next, is_hanging));
+    let Reading { split, next, stop, .. } = reading;
+    if is_hanging {
+        tracing::warn!(%split, position = next, stop, high_watermark, "a transaction hangs: nothing behind it can be read");
+    } else {
+        tracing::info!(%split, position = next, stop, high_watermark, "waiting for the end of an open transaction");
+    }
+}

@@ -1,0 +1,72 @@
+//! Starts the consumer's thread: opens, then reads.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use levada_core::{Positions, SourceContext, SourceError};
+use tokio::sync::oneshot;
+
+use super::client;
+use super::config::KafkaSourceConfig;
+use super::error::ReadError;
+use super::events::Client;
+use super::handover::Exchange;
+use super::leaders::leaders_config;
+use super::reader::Reader;
+use super::start::{Opened, Opener};
+use super::status::SourceStatus;
+
+/// What the consumer's thread is started with.
+pub(super) struct ReaderThread {
+    pub(super) config: KafkaSourceConfig,
+    pub(super) status: Arc<SourceStatus>,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) ctx: SourceContext,
+}
+
+impl ReaderThread {
+    pub(super) fn run(self, opened: oneshot::Sender<Result<Opened, SourceError>>) {
+        // Also when the thread panics, `poll` must not wait for ever.
+        let _end = EndGuard(Arc::clone(&self.exchange));
+        match self.open() {
+            Ok((client, found)) => {
+                let stops = found.stops.clone();
+                if opened.send(Ok(found)).is_ok() {
+                    self.reader(client, stops).run();
+                }
+            }
+            Err(error) => drop(opened.send(Err(error.into()))),
+        }
+    }
+
+    fn open(&self) -> Result<(Client, Opened), ReadError> {
+        let SourceContext { subtask, parallelism, budget } = &self.ctx;
+        let config = client::client_config(&self.config, budget, *subtask, *parallelism);
+        let client =
+            Client::new(&config, Arc::clone(self.exchange.wake())).map_err(ReadError::of_creation)?;
+        let opener = Opener {
+            client: &client,
+            config: &self.config,
+            leaders: leaders_config(&self.config, &self.ctx),
+            exchange: &self.exchange,
+            status: &self.status,
+            started: Instant::now(),
+            last_error: None,
+        };
+        let found = opener.open(*subtask, *parallelism)?;
+        Ok((client, found))
+    }
+
+    fn reader(self, client: Client, stops: Option<Positions>) -> Reader {
+        let Self { config, status, exchange, ctx } = self;
+        Reader::new(client, &config, exchange, status, ctx.budget, stops)
+    }
+}
+
+struct EndGuard(Arc<Exchange>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
