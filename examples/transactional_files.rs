@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, SinkContext, SinkError};
 use levada_engine::Job;
 use levada_engine::driver::TwoPhaseOptions;
 use levada_engine::store::Store;
@@ -71,8 +71,8 @@ impl TwoPhaseCommitSink<String> for Mortal {
         self.files.inspect(handles).await
     }
 
-    async fn fence(&mut self, kept: &[FileHandle]) -> Result<(), SinkError> {
-        self.files.fence(kept).await
+    async fn fence(&mut self, first: CheckpointId, kept: &[FileHandle]) -> Result<(), SinkError> {
+        self.files.fence(first, kept).await
     }
 
     async fn close(&mut self) {

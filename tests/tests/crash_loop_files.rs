@@ -35,14 +35,20 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 /// Where a holder is stopped, so that it wakes after a takeover: with a checkpoint that every task has acknowledged and
-/// that is not in the log yet; in the commit of a complete one; in the middle of a pre-commit; with the lease only.
+/// that is not in the log yet; in the commit of a complete one; in the middle of a pre-commit; with the lease only; at the end
+/// of its start, where it has seen that the lease is its own and is about to end what earlier attempts have left.
 const STOPS: &[&str] = &[
     "store::entry::before",
     "files::before_rename",
     "tpc::before_commit",
     "files::before_sync",
     "store::lease::after",
+    "recovery::before_fence",
+    "files::fence",
 ];
+
+/// Those of [`STOPS`] that are passed once a start.
+const ONCE: &[&str] = &["store::lease::after", "recovery::before_fence", "files::fence"];
 
 /// How tasks come to grief in most lives: by an error of the sink before a checkpoint is complete, by a panic then, and by one
 /// when it is complete and not all of it is published.
@@ -98,7 +104,7 @@ fn take_over_until(scene: &Scene, published: &mut Published, seed: u64, lasting:
     let mut takeovers = 0;
     while takeovers < STOPS.len() || begun.elapsed() < lasting {
         let point = STOPS[takeovers % STOPS.len()];
-        let passing = if point == "store::lease::after" { 1 } else { random.random_range(2..=9) };
+        let passing = if ONCE.contains(&point) { 1 } else { random.random_range(2..=9) };
         let place = format!("{point}:{passing}");
         take_over(scene, published, &place, random.random_range(2..=4), random.random_range(2..=4));
         takeovers += 1;

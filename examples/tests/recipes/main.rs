@@ -5,4 +5,5 @@ mod idempotent;
 mod own;
 mod program;
 mod socket;
+mod watermarking;
 mod write_ahead;

@@ -43,6 +43,20 @@ pub(crate) enum Fate {
     Unstored,
 }
 
+/// A history in which a checkpoint is complete and one is not, and notifications come, get lost, and come late.
+pub(crate) const EVENTFUL: [Event; 10] = [
+    Event::Write(3),
+    Event::Barrier(Fate::Untold),
+    Event::Write(3),
+    Event::Barrier(Fate::Aborted),
+    Event::Write(3),
+    Event::Barrier(Fate::Complete),
+    Event::Write(2),
+    Event::Barrier(Fate::Untold),
+    Event::Notify(0),
+    Event::Write(2),
+];
+
 /// How many random histories are played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Histories {

@@ -34,7 +34,8 @@ pub(crate) trait Kind {
         &self,
         coordinator: Self::Coordinator,
         ctx: SinkContext,
-        newest: &[Complete],
+        first: CheckpointId,
+        complete: &[Complete],
     ) -> Result<(), Finding>;
 
     async fn check(&self, range: Range, ledger: &Ledger) -> Result<(), Finding>;
@@ -184,10 +185,16 @@ impl<'a, K: Kind> Job<'a, K> {
 
         let (coordinator, drivers) = self.kind.start(&self.fuse, parallelism);
         self.drivers = drivers;
-        self.kind.recover(coordinator, context(&self.name, 0, parallelism), &self.complete).await?;
+        let ctx = context(&self.name, 0, parallelism);
+        self.kind.recover(coordinator, ctx, self.first(), &self.complete).await?;
         self.open(newest).await?;
         self.ledger.started(K::OPENING_PUBLISHES);
         Ok(())
+    }
+
+    /// The first checkpoint of the running attempt.
+    fn first(&self) -> CheckpointId {
+        CheckpointId::new(self.attempt, 1)
     }
 
     async fn open(&mut self, newest: Option<Complete>) -> Result<(), Finding> {
@@ -196,11 +203,12 @@ impl<'a, K: Kind> Job<'a, K> {
             newest.map_or(Ok(Vec::new()), |newest| state::redistribute(newest.states, self.parallelism));
         let shares = shares.map_err(|error| Finding::refused("have its state dealt out", error))?;
         let mut shares = shares.into_iter();
+        let first = self.first();
         for (subtask, driver) in self.drivers.iter_mut().enumerate() {
             let ctx = DriverContext {
                 sink: context(&self.name, subtask as u32, self.parallelism),
                 uid: UID.to_owned(),
-                first: CheckpointId::new(self.attempt, 1),
+                first,
                 clock: Arc::new(Stopped),
             };
             let restored = checkpoint.zip(shares.next());

@@ -50,4 +50,4 @@ pub(crate) fn batch<T>(items: Vec<T>) -> Batch<T> {
 
 /// Time stands still.
 pub(crate) const TIMES: WriteContext =
-    WriteContext { processing_time: Timestamp(0), watermark: Timestamp(i64::MIN) };
+    WriteContext { processing_time: Timestamp(0), watermark: Timestamp::MIN };

@@ -81,6 +81,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Plays a history once with a crash between each two events, and once for each death in a call.
+    pub(crate) async fn play_with_every_crash<K: Kind>(
+        &mut self,
+        kind: impl Fn() -> K,
+        parallelism: u32,
+        history: &[Event],
+    ) -> Result<(), Failure> {
+        for at in 0..=history.len() {
+            let (before, behind) = history.split_at(at);
+            let events = [before, &[Event::Crash(parallelism)], behind].concat();
+            self.play(&kind(), parallelism, &events).await?;
+        }
+        let dying = |calls, side| [&[Event::Light(calls, side)], history].concat();
+        self.play_with_every_death(kind, parallelism, dying).await
+    }
+
     pub(crate) async fn play_random<K: Kind>(
         &mut self,
         kind: impl Fn() -> K,

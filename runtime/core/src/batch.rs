@@ -85,6 +85,16 @@ impl<T> Batch<T> {
         self.records.as_slice()
     }
 
+    /// Returns the records in order, to be changed where they are.
+    pub fn records_mut(&mut self) -> &mut [Record<T>] {
+        self.records.as_mut_slice()
+    }
+
+    /// Returns the table that the records' origins refer to.
+    pub fn splits(&self) -> &[SplitId] {
+        &self.splits
+    }
+
     /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records().len()
@@ -154,6 +164,11 @@ pub struct BatchParts {
 }
 
 impl BatchParts {
+    /// Returns the table that the records' origins refer to.
+    pub fn splits(&self) -> &[SplitId] {
+        &self.splits
+    }
+
     /// Makes a batch of records whose origins refer to these parts.
     pub fn with_records<T>(&self, records: Vec<Record<T>>) -> Batch<T> {
         Batch { splits: Arc::clone(&self.splits), arena: Arc::clone(&self.arena), records: records.into() }

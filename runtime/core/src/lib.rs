@@ -3,6 +3,24 @@
 //! This crate is *not* a runtime: it has no tasks and does no I/O. A connector author depends on it alone; the engine
 //! drives what is written against it.
 //!
+//! ```
+//! use levada_core::batch::RawRecord;
+//! use levada_core::{BatchBuilder, SplitId};
+//!
+//! // A source appends what it has read, and its position moves with it.
+//! let flights = SplitId::new("flights", 0);
+//! let mut builder = BatchBuilder::new();
+//! let split = builder.split(&flights);
+//! builder.push(split, RawRecord { offset: 41, value: Some(b"LH1234"), ..RawRecord::default() });
+//! let (batch, moved) = builder.finish();
+//!
+//! // A step, or a sink, finds the original bytes and the place of each record.
+//! let origin = &batch.records()[0].origin;
+//! assert_eq!(batch.value(origin), Some(&b"LH1234"[..]));
+//! assert_eq!(batch.coordinates(origin).to_string(), "flights-0@41");
+//! assert_eq!(moved.get(&flights).map(|position| position.next), Some(42));
+//! ```
+//!
 //! ```text
 //!   Source ──▶ Batch<()> ──▶ map ──▶ Batch<Change> ──▶ AtomicSink
 //!      │  positions that moved            │

@@ -70,6 +70,10 @@ impl<V> Lent<V> {
         &self.content
     }
 
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [V] {
+        &mut self.content
+    }
+
     /// Returns the content for good.
     pub(crate) fn into_inner(mut self) -> Vec<V> {
         self.home = None;

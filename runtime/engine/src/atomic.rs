@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{
-    Assignment, AtomicSink, CommitPoint, Committed, Positions, SinkContext, SinkError, SplitId, StreamElement,
+    Assignment, AtomicSink, CommitPoint, Committed, Positions, SinkContext, SinkError, SplitId,
+    StreamElement, Timestamp,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +17,7 @@ use crate::error::JobError;
 use crate::message::{Body, Generation, Message, Stopped};
 use crate::policy::CommitPolicy;
 use crate::progress::Progress;
+use crate::time::StageReport;
 
 /// How long a fenced sink waits for the source to tell that the split is gone. The new owner may claim before the old
 /// one hears of its loss, at the next heartbeat of its group at the latest (every 3 s). Whoever still believes to own
@@ -33,6 +35,8 @@ pub(crate) struct AtomicDriver<K, T> {
     pub(crate) cancel: CancellationToken,
     pub(crate) interval: Interval,
     pub(crate) fence: Option<Fence>,
+    /// Where it notes the watermark, and what came behind it.
+    pub(crate) report: StageReport,
 }
 
 /// Another owner has taken a split, and the source has not told of a loss. Everything that was sent before it does is
@@ -198,10 +202,20 @@ impl<K: AtomicSink<T>, T: Send + 'static> AtomicDriver<K, T> {
     }
 
     async fn take(&mut self, element: StreamElement<T>, ctx: &SinkContext) -> Result<(), Stopped> {
+        // Time is nothing to commit, so it opens no interval.
+        match element {
+            StreamElement::Watermark(watermark) => {
+                self.report.reached(watermark);
+                return Ok(());
+            }
+            StreamElement::Status(_) => return Ok(()),
+            _ => {}
+        }
         self.interval.began.get_or_insert_with(Instant::now);
         match element {
             StreamElement::Batch(batch) => {
                 self.interval.is_past_offer = true;
+                self.report.count_late(&batch);
                 let written = self.sink.write(batch).await;
                 self.sunk(written, ctx)
             }
@@ -272,6 +286,8 @@ impl<K: AtomicSink<T>, T: Send + 'static> AtomicDriver<K, T> {
 
     fn discard(&mut self) {
         self.sink.discard();
+        // What was dropped is read again, and its time begins anew.
+        self.report.reached(Timestamp::MIN);
         self.interval = Interval { generation: self.generation.current(), ..Interval::default() };
     }
 
@@ -384,6 +400,7 @@ mod tests {
             cancel,
             interval: Interval::default(),
             fence: None,
+            report: StageReport::default(),
         };
         let ctx = SinkContext { job: "job".to_owned(), subtask: 0, parallelism: 1 };
         tokio::spawn(driver.run(ctx));

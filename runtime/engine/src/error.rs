@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::balance::Unbalanced;
 use crate::checkpoint::FailReason;
 use crate::checkpointed::RecoveryError;
-use crate::driver::DriverError;
+use crate::driver::{DriverError, TimeoutTooShort};
 use crate::plan::ShapeError;
 use crate::store::{Refusal, StoreError};
 
@@ -80,6 +80,15 @@ pub enum JobError {
         #[source]
         cause: StateError,
     },
+    /// Transactions of a two-phase sink could time out while nothing is wrong. Nothing was changed.
+    #[error("sink {uid:?} cannot keep its transactions long enough")]
+    TransactionTimeout {
+        /// The stage.
+        uid: String,
+        /// The times.
+        #[source]
+        cause: TimeoutTooShort,
+    },
     /// Checkpoints failed.
     #[error("checkpoints")]
     Checkpoints(#[source] Box<FailReason>),
@@ -92,12 +101,30 @@ pub enum JobError {
         #[source]
         reason: BoxError,
     },
+    /// A record has no timestamp, and the watermark strategy does not pass it over.
+    #[error(
+        "record {coordinates} has no timestamp, and the watermark strategy needs one; the next start meets it again"
+    )]
+    NoTimestamp {
+        /// The record's place.
+        coordinates: Coordinates,
+    },
     /// Records were lost or doubled inside the job: a bug, and the reason to stop at once.
     #[error("records do not add up")]
     Unbalanced(#[from] Unbalanced),
     /// The last commit did not come in time after a stop.
     #[error("the job did not finish its last commit within {0:?} after it was told to stop")]
     StopDeadline(Duration),
+    /// The checkpoint that the job was stopped with is complete, and its transactions were gone before they could be
+    /// committed. What it covered is read again by the next start.
+    #[error("checkpoint {checkpoint}, which the job was stopped with, was rolled back{}: the next start reads its records again",
+        .to.map_or(String::new(), |id| format!(" to {id}")))]
+    StopRolledBack {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The one before it, of which everything is visible.
+        to: Option<CheckpointId>,
+    },
     /// The job was told to end at once.
     #[error("the job was cancelled")]
     Cancelled,
@@ -112,6 +139,12 @@ pub enum JobError {
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         JobError::Store(Box::new(error))
+    }
+}
+
+impl From<Refusal> for JobError {
+    fn from(refusal: Refusal) -> Self {
+        JobError::Refusal(Box::new(refusal))
     }
 }
 
@@ -132,6 +165,8 @@ impl JobError {
             | JobError::Recovery(_)
             | JobError::UnknownState { .. }
             | JobError::State { .. }
+            | JobError::TransactionTimeout { .. }
+            | JobError::StopRolledBack { .. }
             | JobError::Cancelled => true,
             _ => false,
         }
@@ -151,7 +186,7 @@ impl JobError {
         match self {
             JobError::Sink { cause, .. } => cause.coordinates.is_some(),
             JobError::CheckpointedSink { cause, .. } => cause.is_bad_record(),
-            JobError::Refused { .. } => true,
+            JobError::Refused { .. } | JobError::NoTimestamp { .. } => true,
             _ => false,
         }
     }

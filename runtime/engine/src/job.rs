@@ -6,7 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_core::{AtomicSink, BoxError, Budget, Positions, SinkContext, Source, SourceContext};
+use levada_core::time::WatermarkStrategy;
+use levada_core::{
+    AtomicSink, BoxError, Budget, Clock, Positions, SinkContext, Source, SourceContext, SystemClock,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +24,7 @@ use crate::plan::{ShapeError, Stage, StageKind, check_shape};
 use crate::policy::CommitPolicy;
 use crate::progress::Progress;
 use crate::reader::{Owned, Reader};
+use crate::time::{DriftGroups, Ticks, TimeContext, TimeStatus, Timed};
 
 /// Messages that stand between the two tasks of a subtask: two batches, each with the offer behind it. They keep the sink
 /// fed while the next one is decoded; more would only add latency, since the byte budget allows for bursts in the source.
@@ -51,6 +55,7 @@ pub struct Job {
     pub(crate) budget: Budget,
     policy: CommitPolicy,
     stop_deadline: Duration,
+    pub(crate) drift_groups: DriftGroups,
 }
 
 impl Job {
@@ -62,6 +67,7 @@ impl Job {
             budget: Budget::new(256 << 20),
             policy: CommitPolicy::default(),
             stop_deadline: Duration::from_secs(25),
+            drift_groups: DriftGroups::new(),
         }
     }
 
@@ -88,6 +94,12 @@ impl Job {
     #[must_use]
     pub fn stop_deadline(self, stop_deadline: Duration) -> Self {
         Self { stop_deadline, ..self }
+    }
+
+    /// Shares groups of sources that wait for each other with other jobs of the process. Default: groups of its own.
+    #[must_use]
+    pub fn drift_groups(self, drift_groups: DriftGroups) -> Self {
+        Self { drift_groups, ..self }
     }
 
     /// Adds the source; `make` is called once a subtask.
@@ -165,6 +177,22 @@ impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
     }
 }
 
+impl<S: 'static, T: Send + 'static, I: Send + 'static> Pipeline<S, T, I> {
+    /// Gives records their time by what the steps so far have made of them, and says when no more of a time will come, for
+    /// each split by itself. What a strategy is, [`WatermarkStrategy`] tells.
+    ///
+    /// In front of an atomic sink it shows how time stands ([`JobHandle::time`]), lets splits wait for each other, and ends
+    /// the job, or refuses, where a record has no timestamp.
+    pub fn watermarks(mut self, uid: impl Into<String>, strategy: WatermarkStrategy<T>) -> Self {
+        self.stages.push(Stage::new(uid, StageKind::Watermarks));
+        let make_before = self.make_chain;
+        let make_chain = move |subtask| -> Box<dyn Chain<I, T>> {
+            Box::new(Timed::by(strategy.clone(), make_before(subtask)))
+        };
+        Pipeline { make_chain: Box::new(make_chain), ..self }
+    }
+}
+
 impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
     /// Ends the chain with an atomic sink; `make` is called once a subtask.
     pub fn atomic_sink<K, F>(mut self, uid: impl Into<String>, make: F) -> RunnableJob<S, K, T>
@@ -173,7 +201,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
         F: Fn(u32) -> K + Send + 'static,
     {
         self.stages.push(Stage::new(uid, StageKind::AtomicSink));
-        RunnableJob { pipeline: self, make_sink: Box::new(make) }
+        RunnableJob { pipeline: self, make_sink: Box::new(make), clock: Arc::new(SystemClock) }
     }
 }
 
@@ -181,6 +209,7 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
 pub struct RunnableJob<S, K, T> {
     pipeline: Pipeline<S, T>,
     make_sink: Make<K>,
+    clock: Arc<dyn Clock>,
 }
 
 impl<S, K, T> fmt::Debug for RunnableJob<S, K, T> {
@@ -195,12 +224,18 @@ where
     K: AtomicSink<T> + 'static,
     T: Send + 'static,
 {
+    /// Sets the clock by which splits become idle and watermarks lag. Default: the machine's.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
     /// Starts the job on the current tokio runtime.
     ///
     /// # Errors
     /// A [`ShapeError`] names the stage that cannot keep the promise; nothing was started then.
     pub fn start(self) -> Result<JobHandle, ShapeError> {
-        let RunnableJob { pipeline, make_sink } = self;
+        let RunnableJob { pipeline, make_sink, clock } = self;
         let Pipeline { job, stages, make_source, make_chain } = pipeline;
         check_shape(&stages, job.parallelism)?;
         let uid_of = |stage: Option<&Stage>| stage.map(|stage| stage.uid.clone()).unwrap_or_default();
@@ -209,6 +244,7 @@ where
         let (progress, watching) = watch::channel(Progress::default());
         let progress = Arc::new(progress);
         let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
+        let time = TimeStatus::new(Arc::clone(&clock));
         let mut tasks = JoinSet::new();
         let mut subtask_of = HashMap::new();
         for subtask in 0..job.parallelism {
@@ -223,6 +259,15 @@ where
                 generation: generation.clone(),
                 owned: Owned::default(),
                 offers: 0,
+                time: TimeContext {
+                    uid: source_uid.clone(),
+                    subtask,
+                    clock: Arc::clone(&clock),
+                    groups: job.drift_groups.clone(),
+                    status: time.clone(),
+                },
+                ticks: Ticks::Never,
+                held_up: Duration::ZERO,
                 stop: stop.clone(),
                 cancel: cancel.clone(),
             };
@@ -237,6 +282,7 @@ where
                 cancel: cancel.clone(),
                 interval: Interval::default(),
                 fence: None,
+                report: time.stage(&sink_uid, subtask),
             };
             let parallelism = job.parallelism;
             let read_as = SourceContext { subtask, parallelism, budget: job.budget.clone() };
@@ -252,7 +298,7 @@ where
             stop_deadline: job.stop_deadline,
             progress: watching.clone(),
         };
-        Ok(JobHandle { stop, cancel, progress: watching, outcome: tokio::spawn(supervisor.run()) })
+        Ok(JobHandle { stop, cancel, progress: watching, time, outcome: tokio::spawn(supervisor.run()) })
     }
 }
 
@@ -271,6 +317,7 @@ pub struct JobHandle {
     stop: CancellationToken,
     cancel: CancellationToken,
     progress: watch::Receiver<Progress>,
+    time: TimeStatus,
     outcome: JoinHandle<Result<Report, JobError>>,
 }
 
@@ -293,6 +340,11 @@ impl JobHandle {
     /// Watches what is committed.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
+    }
+
+    /// Shows how time stands, if the source keeps it ([`Pipeline::watermarks`]).
+    pub fn time(&self) -> TimeStatus {
+        self.time.clone()
     }
 
     /// Waits for the job's end. Cancel safe: waiting can be taken up again.

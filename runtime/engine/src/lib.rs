@@ -3,6 +3,46 @@
 //! It is *not* a cluster engine: no joins, windows or shuffles across machines. What it does is keep one promise: a
 //! record that was read is written, counted as left out, or the job stops and says where.
 //!
+//! ```
+//! use levada_core::template::{Emit, Next, SourceFunction};
+//! use levada_core::{SourceContext, SourceError, State};
+//! use levada_engine::{Job, store::Store};
+//!
+//! #[derive(Debug)]
+//! struct OneTwoThree;
+//!
+//! impl SourceFunction for OneTwoThree {
+//!     type Item = u64;
+//!
+//!     async fn open(&mut self, _: SourceContext, _: &State) -> Result<(), SourceError> {
+//!         Ok(())
+//!     }
+//!
+//!     async fn next(&mut self, out: &mut Emit<'_, u64>) -> Result<Next, SourceError> {
+//!         (1..=3).for_each(|number| out.record(number));
+//!         Ok(Next::End)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let job = Job::new("squares")
+//!     .source_function("numbers", |_subtask| OneTwoThree)
+//!     .map("square", |number| Ok(number.item() * number.item()))
+//!     .for_each("print", |record, _| {
+//!         println!("{}", record.item);
+//!         Ok(())
+//!     });
+//! let report = job.run(Store::open("memory:").await?).await?;
+//! assert_eq!(report.sinks["print"].written, 3);
+//! # Ok(()) }
+//! ```
+//!
+//! # Two kinds of jobs
+//!
+//! An *atomic* job ends with one [`AtomicSink`](levada_core::AtomicSink), which stores the source's positions with the
+//! rows, and needs no checkpoint store ([`Job::source`], [`Pipeline::atomic_sink`]):
+//!
 //! ```text
 //!  one subtask
 //!  ┌──────────── reader task ────────────┐  bounded    ┌──────────── sink task ────────────┐
@@ -15,8 +55,17 @@
 //! The reader offers a [`CommitPoint`](levada_core::CommitPoint) behind every batch; the sink keeps the newest and
 //! commits at it when rows, bytes, age or a stop say so. Decoding the next batch overlaps writing the one before.
 //!
-//! Sinks whose exactness rests on checkpoints, and not on a target that stores positions, have a [`driver`] each.
-//! Jobs with checkpoints keep them in a [`store`].
+//! A *job with checkpoints* ([`Job::source_function`], or [`Pipeline::checkpointed`] behind a source) may have exchanges by
+//! key, side outputs and several sinks, each of one of the [templates](levada_core::template). State, positions and what
+//! sinks hold back are in the checkpoints of one [`store`], from which the job goes on after a failure.
+//!
+//! # Where to look
+//!
+//! * [`Job`], [`Pipeline`] and [`Flow`] build; [`JobHandle`] and [`CheckpointedHandle`] are the running job, and
+//!   [`run_until_signal`] ends it on SIGTERM.
+//! * [`store`]: where checkpoints are, and why two processes cannot both go on from one.
+//! * [`checkpoint`]: the coordinator and the alignment of barriers, as machines without I/O.
+//! * [`driver`]: what calls a sink of each template, and when; for engines and tests of one's own.
 #![forbid(unsafe_code)]
 
 mod atomic;
@@ -35,6 +84,7 @@ mod policy;
 mod progress;
 mod reader;
 pub mod store;
+mod time;
 
 pub use balance::{Balance, Unbalanced};
 #[cfg(feature = "failpoints")]
@@ -50,3 +100,4 @@ pub use map::{FlatMap, Input, Outputs, Skipped, Skipping};
 pub use plan::{ShapeError, Stage, StageKind, check_shape};
 pub use policy::CommitPolicy;
 pub use progress::Progress;
+pub use time::{DriftGroups, SourceTimes, SplitTimes, StageTimes, TimeSnapshot, TimeSpent, TimeStatus};

@@ -7,6 +7,9 @@ use std::fmt;
 use levada_core::batch::Coordinates;
 use levada_core::{Batch, BoxError, Origin, Record, Refused, Slice, Spares, StreamElement, Tally, Timestamp};
 
+use crate::error::JobError;
+use crate::time::{TimeContext, TimeEvent, TimeTerms, Wanted};
+
 pub use skip::{Skipped, Skipping};
 
 /// A record as a step sees it.
@@ -145,17 +148,29 @@ where
 pub(crate) struct Produced<T> {
     pub(crate) elements: Vec<StreamElement<T>>,
     pub(crate) tally: Tally,
+    /// Why the job ends behind the elements, if it does.
+    pub(crate) failure: Option<JobError>,
 }
 
 impl<T> Produced<T> {
-    fn new() -> Self {
-        Self { elements: Vec::new(), tally: Tally::default() }
+    pub(crate) fn new() -> Self {
+        Self { elements: Vec::new(), tally: Tally::default(), failure: None }
     }
 }
 
 /// All steps between two tasks as one: batches in, elements for whatever comes next out.
 pub(crate) trait Chain<I, T>: Send {
     fn process(&mut self, batch: Batch<I>) -> Produced<T>;
+
+    /// Begins to keep time, if one of the steps does that. Comes before everything else.
+    fn begin_time(&mut self, _: &TimeContext) -> Option<TimeTerms> {
+        None
+    }
+
+    /// Tells the step that keeps time of what happens between two batches; what it emits goes through the steps behind it.
+    fn time(&mut self, _: TimeEvent, _: &mut Wanted) -> Produced<T> {
+        Produced::new()
+    }
 }
 
 impl<I, T> fmt::Debug for dyn Chain<I, T> {
@@ -194,13 +209,32 @@ impl<I, M, O, F> Then<I, M, O, F> {
 impl<I: Send, M: Send, O: Send, F: FlatMap<M, O>> Chain<I, O> for Then<I, M, O, F> {
     fn process(&mut self, batch: Batch<I>) -> Produced<O> {
         let before = self.before.process(batch);
-        let mut produced = Produced::new();
-        produced.tally = before.tally;
+        self.go_on(before)
+    }
+
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        self.before.begin_time(ctx)
+    }
+
+    fn time(&mut self, event: TimeEvent, wanted: &mut Wanted) -> Produced<O> {
+        let before = self.before.time(event, wanted);
+        self.go_on(before)
+    }
+}
+
+impl<I, M, O, F: FlatMap<M, O>> Then<I, M, O, F> {
+    /// Runs the step over what the ones before have made.
+    fn go_on(&mut self, before: Produced<M>) -> Produced<O> {
+        let mut produced = Produced { tally: before.tally, failure: before.failure, ..Produced::new() };
         for element in before.elements {
             match element {
                 StreamElement::Batch(batch) => apply_step(&mut self.step, batch, &self.spares, &mut produced),
                 StreamElement::Refused(refused) => produced.elements.push(StreamElement::Refused(refused)),
-                // A chain makes batches and refused records of a batch, and nothing else.
+                StreamElement::Watermark(watermark) => {
+                    produced.elements.push(StreamElement::Watermark(watermark))
+                }
+                StreamElement::Status(status) => produced.elements.push(StreamElement::Status(status)),
+                // A chain makes nothing else.
                 _ => {}
             }
         }

@@ -15,6 +15,8 @@ pub enum StageKind {
     Source,
     /// Turns one record into any number, in the same subtask.
     Map,
+    /// Gives records their time, in the subtask of the source.
+    Watermarks,
     /// Sends records to other subtasks by key.
     Exchange,
     /// Sends each record on or into a branch; the branch's stages follow.
@@ -32,6 +34,7 @@ impl fmt::Display for StageKind {
         f.write_str(match self {
             StageKind::Source => "source",
             StageKind::Map => "map",
+            StageKind::Watermarks => "watermarks",
             StageKind::Exchange => "exchange",
             StageKind::SideOutput => "side output",
             StageKind::Tee => "tee",
@@ -94,6 +97,27 @@ pub enum ShapeError {
         /// The number of subtasks.
         parallelism: u32,
     },
+    /// Behind an exchange nobody knows the splits any more.
+    #[error(
+        "watermarks {watermarks:?} stand behind exchange {exchange:?}: they are made for each split by itself, and behind \
+         an exchange the records of many splits are mixed; put them before it"
+    )]
+    WatermarksBehindExchange {
+        /// The watermarks.
+        watermarks: String,
+        /// The exchange.
+        exchange: String,
+    },
+    /// Two truths about the time of a record.
+    #[error(
+        "watermarks {second:?} stand behind watermarks {first:?}: a source tells time once; remove one of them"
+    )]
+    SecondWatermarks {
+        /// Those that were there.
+        first: String,
+        /// Those too many.
+        second: String,
+    },
     /// Two atomic sinks would have two truths about the positions.
     #[error(
         "atomic sink {second:?} stands beside atomic sink {first:?}: positions live in one target only; write many \
@@ -129,6 +153,7 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
     if let Some(repeated) = repeated_uid(stages) {
         return Err(repeated);
     }
+    check_time(stages)?;
     let of_kind = |kind| stages.iter().filter(move |stage| stage.kind == kind);
     let Some(atomic) = of_kind(StageKind::AtomicSink).next() else {
         return Ok(());
@@ -150,6 +175,32 @@ pub fn check_shape(stages: &[Stage], parallelism: u32) -> Result<(), ShapeError>
         }),
         _ => Ok(()),
     }
+}
+
+/// Watermarks stand once, in front of every exchange of the line from the source.
+fn check_time(stages: &[Stage]) -> Result<(), ShapeError> {
+    // A branch begins where it leaves, and ends with its one sink.
+    let mut branches = 0_usize;
+    let (mut exchange, mut watermarks) = (None, None);
+    for stage in stages {
+        match stage.kind {
+            StageKind::SideOutput | StageKind::Tee => branches += 1,
+            StageKind::CheckpointedSink | StageKind::AtomicSink => branches = branches.saturating_sub(1),
+            StageKind::Exchange if branches == 0 => exchange = exchange.or(Some(&stage.uid)),
+            StageKind::Watermarks => {
+                let second = stage.uid.clone();
+                if let Some(first) = watermarks.replace(&stage.uid) {
+                    return Err(ShapeError::SecondWatermarks { first: first.clone(), second });
+                }
+                if let Some(exchange) = exchange {
+                    let exchange = exchange.clone();
+                    return Err(ShapeError::WatermarksBehindExchange { watermarks: second, exchange });
+                }
+            }
+            StageKind::Source | StageKind::Map | StageKind::Exchange => {}
+        }
+    }
+    Ok(())
 }
 
 fn repeated_uid(stages: &[Stage]) -> Option<ShapeError> {
@@ -209,6 +260,29 @@ mod tests {
         ];
         let message = refusal(&shape, 1);
         assert!(message.contains("\"a\"") && message.contains("\"f\""), "{message}");
+    }
+
+    /// Time is told for each split by itself, once.
+    #[test]
+    fn watermarks_behind_an_exchange_or_behind_others_are_refused() {
+        use StageKind::{CheckpointedSink, Exchange, Source, Tee, Watermarks};
+        let behind =
+            [("flights", Source), ("by-carrier", Exchange), ("time", Watermarks), ("f", CheckpointedSink)];
+        let message = refusal(&behind, 1);
+        assert!(message.contains("\"by-carrier\"") && message.contains("\"time\""), "{message}");
+        let twice =
+            [("flights", Source), ("time", Watermarks), ("again", Watermarks), ("f", CheckpointedSink)];
+        let message = refusal(&twice, 1);
+        assert!(message.contains("\"again\""), "{message}");
+        let of_a_branch = [
+            ("flights", Source),
+            ("copy", Tee),
+            ("by-carrier", Exchange),
+            ("f", CheckpointedSink),
+            ("time", Watermarks),
+            ("g", CheckpointedSink),
+        ];
+        assert_eq!(check_shape(&stages(&of_a_branch), 2), Ok(()));
     }
 
     #[test]

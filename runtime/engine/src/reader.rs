@@ -16,6 +16,7 @@ use crate::closing::close_in_time;
 use crate::error::JobError;
 use crate::map::Chain;
 use crate::message::{Body, Generation, Message, Stopped};
+use crate::time::{Ticks, TimeContext, TimeEvent, Wanted, moved, steer};
 
 pub(crate) struct Reader<S, T> {
     pub(crate) uid: String,
@@ -27,6 +28,10 @@ pub(crate) struct Reader<S, T> {
     pub(crate) generation: Generation,
     pub(crate) owned: Owned,
     pub(crate) offers: u64,
+    pub(crate) time: TimeContext,
+    pub(crate) ticks: Ticks,
+    /// How long it has waited for the sink since the last tick.
+    pub(crate) held_up: Duration,
     pub(crate) stop: CancellationToken,
     pub(crate) cancel: CancellationToken,
 }
@@ -89,6 +94,7 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
 
     async fn read(&mut self, ctx: SourceContext) -> Result<(), Stopped> {
         let stop = self.stop.clone();
+        self.ticks = Ticks::new(self.chain.begin_time(&self.time));
         let opened = tokio::select! {
             biased;
             opened = self.source.open(ctx) => opened,
@@ -97,12 +103,19 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
         };
         self.sourced(opened)?;
         let mut builder = BatchBuilder::new();
+        // Before its first word nobody knows whether there are splits to wait for.
+        let mut has_told = false;
         loop {
             let polled = tokio::select! {
                 biased;
-                () = stop.cancelled() => Polled::End,
+                () = stop.cancelled() => return self.end(&mut builder).await,
+                () = self.ticks.next(), if has_told => {
+                    self.tick().await?;
+                    continue;
+                }
                 polled = self.source.poll(&mut builder) => self.sourced(polled)?,
             };
+            has_told = true;
             match polled {
                 // It belongs to the interval that is dropped. Handing it on could wait for a busy sink.
                 Polled::Lost(_) => builder = BatchBuilder::new(),
@@ -115,12 +128,49 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
                 Polled::Assigned(assignment) => self.assigned(assignment).await?,
                 Polled::Revoked { splits, within } => self.revoked(splits, within, &mut builder).await?,
                 Polled::Lost(splits) => self.lost(splits).await?,
-                Polled::End => {
-                    self.offer(CommitPoint { is_forced: true, ..CommitPoint::default() }).await?;
-                    return self.send(Body::Element(StreamElement::End)).await;
+                Polled::EndOfSplit(split, _) => self.tell(TimeEvent::Removed(split)).await?,
+                Polled::News(news) => {
+                    for (split, event) in news {
+                        self.tell(TimeEvent::Split(split, event)).await?;
+                    }
                 }
-                // Batches and ends of splits are in the builder already.
-                Polled::Batch | Polled::EndOfSplit(..) | Polled::Idle | _ => {}
+                Polled::End => {
+                    self.tell(TimeEvent::Ended).await?;
+                    return self.end(&mut builder).await;
+                }
+                // Batches are handed on already.
+                Polled::Batch | Polled::Idle | _ => {}
+            }
+        }
+    }
+
+    /// Hands on what is left, and has the sink commit everything.
+    async fn end(&mut self, builder: &mut BatchBuilder) -> Result<(), Stopped> {
+        self.hand_on(builder).await?;
+        self.offer(CommitPoint { is_forced: true, ..CommitPoint::default() }).await?;
+        self.send(Body::Element(StreamElement::End)).await
+    }
+
+    async fn tick(&mut self) -> Result<(), Stopped> {
+        let held_up = std::mem::take(&mut self.held_up);
+        self.tell(TimeEvent::Tick { held_up }).await
+    }
+
+    /// Tells the step that keeps time, if there is one; sends what it says, and has the source do what it wants.
+    async fn tell(&mut self, event: TimeEvent) -> Result<(), Stopped> {
+        if !self.ticks.are_wanted() {
+            return Ok(());
+        }
+        let mut wanted = Wanted::default();
+        let produced = self.chain.time(event, &mut wanted);
+        for element in produced.elements {
+            self.send(Body::Element(element)).await?;
+        }
+        match wanted.is_empty() {
+            true => Ok(()),
+            false => {
+                let steered = steer(&mut self.source, wanted);
+                self.sourced(steered)
             }
         }
     }
@@ -132,10 +182,19 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
         }
         let (batch, positions) = builder.finish();
         let read = batch.len() as u64;
+        let moved = self.ticks.are_wanted().then(|| moved(&batch, &positions));
         let mut produced = self.chain.process(batch);
+        if let Some(failure) = produced.failure {
+            return Err(Stopped::Error(failure));
+        }
         produced.tally.read += read;
+        let began = moved.as_ref().map(|_| self.time.clock.now());
         for element in produced.elements {
             self.send(Body::Element(element)).await?;
+        }
+        if let (Some(moved), Some(began)) = (moved, began) {
+            self.held_up += self.time.clock.now().since(began);
+            self.tell(moved).await?;
         }
         self.offer(CommitPoint { positions, tally: produced.tally, ..CommitPoint::default() }).await
     }
@@ -163,9 +222,7 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
         within: Duration,
         builder: &mut BatchBuilder,
     ) -> Result<(), Stopped> {
-        let removed = self.source.remove(&splits);
-        self.sourced(removed)?;
-        self.owned.remove(&splits);
+        self.remove(&splits).await?;
         let (reply, settled) = oneshot::channel();
         let settle = async {
             self.hand_on(builder).await?;
@@ -187,15 +244,24 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
 
     /// Drops the whole open interval: nothing of splits that belong to somebody else may be committed.
     async fn lost(&mut self, splits: Vec<SplitId>) -> Result<(), Stopped> {
-        let removed = self.source.remove(&splits);
-        self.sourced(removed)?;
-        self.owned.remove(&splits);
+        self.remove(&splits).await?;
         self.reset(splits).await
+    }
+
+    async fn remove(&mut self, splits: &[SplitId]) -> Result<(), Stopped> {
+        let removed = self.source.remove(splits);
+        self.sourced(removed)?;
+        self.owned.remove(splits);
+        for split in splits {
+            self.tell(TimeEvent::Removed(split.clone())).await?;
+        }
+        Ok(())
     }
 
     /// Discards, claims what is still owned, and goes on from the claimed positions.
     async fn reset(&mut self, released: Vec<SplitId>) -> Result<(), Stopped> {
         self.generation.raise();
+        self.tell(TimeEvent::Restart).await?;
         self.claim(released, self.owned.as_assignment()).await
     }
 
@@ -208,8 +274,13 @@ impl<S: Source, T: Send + 'static> Reader<S, T> {
             // there. Or it has ended; then it tells why, and the job ends.
             return Ok(());
         };
-        let added = self.source.add(positions.into_iter().collect());
-        self.sourced(added)
+        let positions: Vec<_> = positions.into_iter().collect();
+        let added = self.source.add(positions.clone());
+        self.sourced(added)?;
+        for (split, position) in positions {
+            self.tell(TimeEvent::Added(split, position.next)).await?;
+        }
+        Ok(())
     }
 
     async fn send(&mut self, body: Body<T>) -> Result<(), Stopped> {

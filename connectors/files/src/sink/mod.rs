@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, SinkContext, SinkError};
 
 pub use config::FileSinkConfig;
 #[cfg(feature = "failpoints")]
@@ -249,12 +249,13 @@ where
         Ok(Some(performed("look at", folder, move || inspect::fates(&handles)).await?))
     }
 
-    /// `kept` names every transaction of the job that may still be committed, whichever subtask wrote it.
-    async fn fence(&mut self, kept: &[FileHandle]) -> Result<(), SinkError> {
+    /// `kept` names every transaction of the job that may still be committed, whichever subtask wrote it; a file's name tells
+    /// whether it is older than `first`.
+    async fn fence(&mut self, first: CheckpointId, kept: &[FileHandle]) -> Result<(), SinkError> {
         let Place { folder, naming } = self.place()?;
         let mut spared = self.config.live.all();
         spared.extend(kept.iter().map(FileHandle::pending));
-        performed("list", folder.clone(), move || fence::fenced(&folder, &naming, &spared)).await?;
+        performed("list", folder.clone(), move || fence::fenced(&folder, &naming, first, &spared)).await?;
         Ok(())
     }
 

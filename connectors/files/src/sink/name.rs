@@ -9,6 +9,7 @@
 //! records are in order when its files are read by name. What is no letter, digit, `_` or `-` in job and uid is written
 //! `%2E`, so no job's names can be taken for another's.
 
+use levada_core::CheckpointId;
 use levada_core::template::TransactionName;
 
 /// The longest name that Linux's file systems take, in bytes.
@@ -32,15 +33,14 @@ impl Naming {
         format!("{}{attempt:020}-{sequence:020}-{subtask:010}{}", self.prefix, self.suffix)
     }
 
-    /// Tells whether a file is of this job and sink, whatever its suffix.
-    pub(crate) fn is_ours(&self, file: &str) -> bool {
-        let Some(rest) = file.strip_prefix(&self.prefix) else { return false };
-        let numbers = rest.get(..NUMBERS.iter().sum::<usize>() + 2).map(|numbers| numbers.split('-'));
-        numbers.is_some_and(|numbers| {
-            let widths =
-                numbers.map(|number| (number.bytes().all(|byte| byte.is_ascii_digit()), number.len()));
-            widths.eq(NUMBERS.iter().map(|width| (true, *width)))
-        })
+    /// Reads for which checkpoint a file was named, whatever its suffix; `None` when it is not of this job and sink.
+    pub(crate) fn checkpoint_of(&self, file: &str) -> Option<CheckpointId> {
+        let rest = file.strip_prefix(&self.prefix)?;
+        let mut numbers = rest.get(..NUMBERS.iter().sum::<usize>() + 2)?.split('-');
+        let mut next = |width| numbers.next().and_then(|text| number_of(text, width));
+        let [attempt, sequence, subtask] = NUMBERS.map(&mut next);
+        subtask?;
+        numbers.next().is_none().then_some(CheckpointId::new(attempt?, sequence?))
     }
 
     /// Returns the length of its names, if they are too long for a file system, and the limit.
@@ -52,6 +52,12 @@ impl Naming {
 
 /// The widths of attempt, sequence and subtask: those of the largest `u64` and `u32`.
 const NUMBERS: [usize; 3] = [20, 20, 10];
+
+/// Reads a number that has its full width.
+fn number_of(text: &str, width: usize) -> Option<u64> {
+    let is_full = text.len() == width && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_full.then(|| text.parse().ok()).flatten()
+}
 
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -66,7 +72,6 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use levada_core::CheckpointId;
     use proptest::prelude::*;
 
     use super::*;
@@ -88,20 +93,25 @@ mod tests {
         let plain = Naming::new("a", "b.c", "");
         let nested = Naming::new("../a", "b", "");
         let file = dotted.file_of(&name(1, 1, 0));
-        assert!(dotted.is_ours(&file) && !plain.is_ours(&file));
+        assert_eq!(dotted.checkpoint_of(&file), Some(CheckpointId::new(1, 1)));
+        assert_eq!(plain.checkpoint_of(&file), None);
         assert!(!nested.file_of(&name(1, 1, 0)).contains('/'));
     }
 
     #[test]
     fn what_only_begins_like_ours_is_not_ours() {
         let naming = Naming::new("a", "b", ".txt");
-        let strangers =
-            ["a.b.notes", "a.b.", "a.b.0-0-0", "a.bc.00000000000000000001-00000000000000000001-0000000000"];
-        assert_eq!(strangers.map(|file| naming.is_ours(file)), [false; 4]);
-        assert!(
-            naming.is_ours("a.b.00000000000000000001-00000000000000000001-0000000000.gz"),
-            "another suffix"
-        );
+        let strangers = [
+            "a.b.notes",
+            "a.b.",
+            "a.b.0-0-0",
+            "a.bc.00000000000000000001-00000000000000000001-0000000000",
+            "a.b.00000000000000000001-+0000000000000000001-0000000000",
+            "a.b.99999999999999999999-00000000000000000001-0000000000",
+        ];
+        assert_eq!(strangers.map(|file| naming.checkpoint_of(file)), [None; 6]);
+        let other_suffix = "a.b.00000000000000000001-00000000000000000002-0000000000.gz";
+        assert_eq!(naming.checkpoint_of(other_suffix), Some(CheckpointId::new(1, 2)));
     }
 
     #[test]
@@ -117,7 +127,7 @@ mod tests {
             let naming = Naming::new("job", "uid", ".txt");
             let file_of = |(attempt, sequence, subtask)| naming.file_of(&name(attempt, sequence, subtask));
             prop_assert_eq!(file_of(a).cmp(&file_of(b)), a.cmp(&b));
-            prop_assert!(naming.is_ours(&file_of(a)));
+            prop_assert_eq!(naming.checkpoint_of(&file_of(a)), Some(CheckpointId::new(a.0, a.1)));
         }
     }
 }

@@ -61,6 +61,9 @@ impl Store {
     }
 }
 
+/// The first checkpoint of an attempt above all others here.
+const ALL_EARLIER: CheckpointId = CheckpointId { attempt: 99, sequence: 1 };
+
 /// Writes one transaction to its end; its handle is stored when a checkpoint would be.
 async fn transaction(folder: &Path, attempt: u64, store: &Store) -> Result<(), SinkError> {
     let mut sink = opened(folder).await;
@@ -78,10 +81,10 @@ async fn started(folder: &Path, attempt: u64, store: &Store) -> Result<(), SinkE
     match store.get() {
         Some(handle) => {
             sink.commit(&handle).await?;
-            sink.fence(&[]).await
+            sink.fence(ALL_EARLIER, &[]).await
         }
         None => {
-            sink.fence(&[]).await?;
+            sink.fence(ALL_EARLIER, &[]).await?;
             transaction(folder, attempt, store).await
         }
     }
@@ -166,7 +169,7 @@ async fn abort_and_fence_pass_their_fail_points() {
         let handle = sink.begin(&TransactionName { subtask: 0, checkpoint }).await.unwrap();
         let is_passed = match point {
             "files::abort" => sink.abort(&handle).await.is_err(),
-            _ => sink.fence(&[]).await.is_err(),
+            _ => sink.fence(ALL_EARLIER, &[]).await.is_err(),
         };
         assert!(is_passed, "{point}");
         fail::remove(point);

@@ -5,7 +5,7 @@ use std::fs;
 use levada_core::template::TwoPhaseCommitSink;
 use levada_files::FileHandle;
 
-use crate::scene::{CTX, Scene, lines, name, pre_committed};
+use crate::scene::{ALL_EARLIER, CTX, Scene, lines, name, pre_committed};
 
 /// What a restart does with what the last checkpoint names.
 async fn restarted(scene: &Scene, pending: &[FileHandle]) {
@@ -13,7 +13,7 @@ async fn restarted(scene: &Scene, pending: &[FileHandle]) {
     for handle in pending {
         sink.commit(handle).await.unwrap();
     }
-    sink.fence(&[]).await.unwrap();
+    sink.fence(ALL_EARLIER, &[]).await.unwrap();
 }
 
 /// [TPL-10] [TPL-16]

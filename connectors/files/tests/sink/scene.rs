@@ -14,6 +14,9 @@ use tempfile::TempDir;
 pub(crate) const CTX: WriteContext =
     WriteContext { processing_time: Timestamp(0), watermark: Timestamp(i64::MIN) };
 
+/// The first checkpoint of an attempt above all others of a test: its fence ends whatever is not kept.
+pub(crate) const ALL_EARLIER: CheckpointId = CheckpointId { attempt: 99, sequence: 1 };
+
 pub(crate) struct Scene {
     folder: TempDir,
 }

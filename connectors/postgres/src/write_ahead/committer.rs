@@ -106,11 +106,16 @@ impl PostgresCommitter {
         }
     }
 
-    /// Takes a connection that failed for lost, and says what was tried.
-    fn failed(&mut self, failure: Failure, doing: String) -> SinkError {
+    /// Lets a connection go that was lost: the next call makes a new one.
+    fn let_go_if_lost(&mut self, failure: &Failure) {
         if failure.class == ErrorClass::Reconnect {
             self.session = None;
         }
+    }
+
+    /// Makes an error that says what was tried.
+    fn failed(&mut self, failure: Failure, doing: String) -> SinkError {
+        self.let_go_if_lost(&failure);
         failure.during(doing)
     }
 
@@ -206,7 +211,7 @@ impl CheckpointCommitter for PostgresCommitter {
                 }
                 // An earlier opening stands still in its transaction; the server ends that.
                 Err(failure) if failure.class.is_retriable() && Instant::now() < deadline => {
-                    drop(self.failed(failure, String::new()));
+                    self.let_go_if_lost(&failure);
                 }
                 Err(failure) => {
                     return Err(self.failed(failure, format!("raising the fence of sink {uid:?}")));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use levada_core::SinkContext;
 use levada_core::template::TwoPhaseCommitSink;
+use levada_core::{CheckpointId, SinkContext};
 use levada_engine::driver::{Decision, JobRecovery, Retry, TwoPhaseDriver, TwoPhaseOptions};
 
 use super::TwoPhaseTarget;
@@ -58,6 +58,7 @@ impl<T: TwoPhaseTarget> Kind for TwoPhase<'_, T> {
         &self,
         coordinator: Self::Coordinator,
         ctx: SinkContext,
+        first: CheckpointId,
         complete: &[Complete],
     ) -> Result<(), Finding> {
         let Some(mut sink) = coordinator else {
@@ -78,7 +79,7 @@ impl<T: TwoPhaseTarget> Kind for TwoPhase<'_, T> {
                 decision,
             ));
         }
-        let fenced = recovery.fence(&mut sink, newest.map(|newest| newest.checkpoint)).await;
+        let fenced = recovery.fence(&mut sink, first, newest.map(|newest| newest.checkpoint)).await;
         fenced.map_err(Finding::driver("fence earlier attempts"))?;
         sink.close().await;
         Ok(())

@@ -96,6 +96,8 @@ macro_rules! two_phase_scenarios {
             lost_transaction_is_never_committed_silently
             inspection_tells_what_became_of_each_transaction
             fence_spares_what_is_kept_and_ends_the_rest
+            woken_fence_spares_what_later_attempts_have_begun
+            fence_of_a_restart_ends_what_its_own_attempt_has_left
             fence_leaves_other_jobs_alone
             random_histories_agree_with_the_model
         }

@@ -3,8 +3,8 @@
 use super::kind::TwoPhase;
 use super::{SCENARIOS, TwoPhaseTarget};
 use crate::failure::Failure;
-use crate::history::Event::{Barrier, Crash, CrashTwice, Light, Notify, Write};
-use crate::history::Fate;
+use crate::history::Event::{Barrier, Crash, CrashTwice, Write};
+use crate::history::{EVENTFUL, Fate};
 use crate::stage::Stage;
 
 /// The process dies before and behind every call of its sinks, and between every two events; the next one goes on from the
@@ -15,25 +15,8 @@ use crate::stage::Stage;
 pub async fn crash_at_every_call_loses_and_doubles_nothing<T: TwoPhaseTarget>(
     target: &T,
 ) -> Result<(), Failure> {
-    let history = [
-        Write(3),
-        Barrier(Fate::Untold),
-        Write(3),
-        Barrier(Fate::Aborted),
-        Write(3),
-        Barrier(Fate::Complete),
-        Write(2),
-        Barrier(Fate::Untold),
-        Notify(0),
-        Write(2),
-    ];
     let mut stage = Stage::new("crash_at_every_call_loses_and_doubles_nothing", SCENARIOS);
-    for at in 0..=history.len() {
-        let (before, behind) = history.split_at(at);
-        stage.play(&TwoPhase(target), 2, &[before, &[Crash(2)], behind].concat()).await?;
-    }
-    let dying = |calls, side| [&[Light(calls, side)], &history[..]].concat();
-    stage.play_with_every_death(|| TwoPhase(target), 2, dying).await
+    stage.play_with_every_crash(|| TwoPhase(target), 2, &EVENTFUL).await
 }
 
 /// A process dies, and the next one dies at every call of its recovery; the third one goes on.

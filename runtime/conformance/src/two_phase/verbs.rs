@@ -285,8 +285,9 @@ pub async fn fence_spares_what_is_kept_and_ends_the_rest<T: TwoPhaseTarget>(
 
         let mut later = at.sink().await?;
         let kept = [restored(&kept)?, restored(&kept_of_high)?];
-        must("fence", later.fence(&kept).await)?;
-        must("fence once more", later.fence(&kept).await)?;
+        let first = CheckpointId::new(2, 1);
+        must("fence", later.fence(first, &kept).await)?;
+        must("fence once more", later.fence(first, &kept).await)?;
         at.fuse.note("the earlier process, which was taken for dead, goes on");
         // Whether it notices is its own business; that nothing of this becomes visible is not.
         let _ = earlier.pre_commit(&mut open).await;
@@ -301,6 +302,66 @@ pub async fn fence_spares_what_is_kept_and_ends_the_rest<T: TwoPhaseTarget>(
         let next = at.pre_committed(&mut later, &name(2, 1, 0), 9..=9).await?;
         must("commit", later.commit(&next).await)?;
         at.sees(&[1, 2, 3, 9]).await?;
+        check_left_over(target).await
+    })
+    .await
+}
+
+/// A process stands still just before its fence, is taken over, and fences when it wakes up: what the later one has begun and
+/// pre-committed meanwhile goes on. Attempts and checkpoints compare as numbers, so one of two digits is above one of one.
+///
+/// # Errors
+/// The sink does something else.
+pub async fn woken_fence_spares_what_later_attempts_have_begun<T: TwoPhaseTarget>(
+    target: &T,
+) -> Result<(), Failure> {
+    run(target, "woken_fence_spares_what_later_attempts_have_begun", async |at: Caller<'_, T>| {
+        let mut earlier = at.sink().await?;
+        let kept = at.pre_committed(&mut earlier, &name(8, 1, 0), 1..=2).await?;
+        let mut woken = at.sink().await?;
+
+        let mut later = at.sink().await?;
+        must("fence", later.fence(CheckpointId::new(10, 1), std::slice::from_ref(&kept)).await)?;
+        must("commit what a fence has kept", later.commit(&kept).await)?;
+        let waiting = at.pre_committed(&mut later, &name(10, 1, 0), 3..=4).await?;
+        let waiting_of_high = at.pre_committed(&mut later, &name(10, 1, 7), 5..=5).await?;
+        let mut open = at.begun(&mut later, &name(10, 2, 0), 6..=7).await?;
+        at.fuse.note("the process before it, which was taken for dead, goes on with its start");
+        // It may notice that it was taken over; what it may not do is end the later one's transactions.
+        let _ = woken.fence(CheckpointId::new(9, 1), std::slice::from_ref(&kept)).await;
+        must("pre-commit beside an earlier attempt's fence", later.pre_commit(&mut open).await)?;
+        for handle in [&waiting, &waiting_of_high, &open] {
+            must(
+                "commit behind an earlier attempt's fence",
+                at.sink().await?.commit(&restored(handle)?).await,
+            )?;
+        }
+        at.sees(&[1, 2, 3, 4, 5, 6, 7]).await?;
+        check_left_over(target).await
+    })
+    .await
+}
+
+/// A job is restarted in its process, and goes on with the checkpoints of the same attempt: its fence ends what was named
+/// below the first one to come, and nothing from there on.
+///
+/// # Errors
+/// The sink does something else.
+pub async fn fence_of_a_restart_ends_what_its_own_attempt_has_left<T: TwoPhaseTarget>(
+    target: &T,
+) -> Result<(), Failure> {
+    if !target.fences() {
+        return Ok(());
+    }
+    run(target, "fence_of_a_restart_ends_what_its_own_attempt_has_left", async |at: Caller<'_, T>| {
+        let mut before = at.sink().await?;
+        at.pre_committed(&mut before, &name(1, 9, 0), 1..=2).await?;
+        before.close().await;
+        let mut behind = at.sink().await?;
+        let next = at.pre_committed(&mut behind, &name(1, 10, 0), 3..=4).await?;
+        must("fence", at.sink().await?.fence(CheckpointId::new(1, 10), &[]).await)?;
+        must("commit what is named from the first checkpoint on", behind.commit(&next).await)?;
+        at.sees(&[3, 4]).await?;
         check_left_over(target).await
     })
     .await
@@ -321,7 +382,7 @@ pub async fn fence_leaves_other_jobs_alone<T: TwoPhaseTarget>(target: &T) -> Res
             let open = at.begun(&mut sink, &name(1, 2, 0), first + 1..=first + 1).await?;
             waiting.push((sink, handle, open));
         }
-        must("fence", at.sink().await?.fence(&[]).await)?;
+        must("fence", at.sink().await?.fence(CheckpointId::new(2, 1), &[]).await)?;
         for (sink, handle, open) in &mut waiting {
             must("commit beside another job's fence", sink.commit(handle).await)?;
             must("pre-commit beside another job's fence", sink.pre_commit(open).await)?;

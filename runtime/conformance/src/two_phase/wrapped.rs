@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, SinkContext, SinkError};
 
 use crate::fuse::Fuse;
 
@@ -60,9 +60,9 @@ where
         call.leave(self.sink.inspect(handles).await)
     }
 
-    async fn fence(&mut self, kept: &[S::Handle]) -> Result<(), SinkError> {
-        let call = self.fuse.enter(format_args!("fence, keeping {kept:?}"))?;
-        call.leave(self.sink.fence(kept).await)
+    async fn fence(&mut self, first: CheckpointId, kept: &[S::Handle]) -> Result<(), SinkError> {
+        let call = self.fuse.enter(format_args!("fence what is named below {first}, keeping {kept:?}"))?;
+        call.leave(self.sink.fence(first, kept).await)
     }
 
     fn context(&self) -> Option<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! The committer alone.
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
-use levada_core::{CheckpointId, SinkError, Timestamp};
+use levada_core::{CheckpointId, ErrorClass, SinkError, Timestamp};
 
 use super::{SCENARIOS, WriteAheadTarget};
 use crate::failure::{Failure, Finding};
@@ -57,19 +57,67 @@ impl<T: WriteAheadTarget> Processes<'_, T> {
         Err(Finding::answer(format!("whether {marker} is committed"), expected, found))
     }
 
-    /// Sends a segment of one record with its marker.
+    /// Sends a segment of one record with its marker, in a process that starts now.
     async fn mark(&mut self, marker: &Marker, number: u64) -> Result<(), Finding> {
-        let (mut sink, mut committer) = self.next(&marker.job, &marker.uid).await?;
+        let mut opened = self.next(&marker.job, &marker.uid).await?;
+        must("send a segment and note its marker", self.mark_by(&mut opened, marker, number).await)
+    }
+
+    /// The same in a process that is there.
+    async fn mark_by(
+        &self,
+        (sink, committer): &mut (T::Sink, T::Committer),
+        marker: &Marker,
+        number: u64,
+    ) -> Result<(), SinkError> {
         let records = vec![self.target.item(number)];
         let segment = Segment { marker: marker.clone(), time: Timestamp(0), records };
-        if !must("send a segment", sink.send(&segment).await)? {
-            return Err(Finding::refused("send a segment", "it answered that it did not take it"));
+        if !sink.send(&segment).await? {
+            return Err(SinkError::new(ErrorClass::Fatal, "it answered that it did not take it"));
         }
         match committer.shares_transaction() {
             true => Ok(()),
-            false => must("note a marker", committer.commit(marker).await),
+            false => committer.commit(marker).await,
         }
     }
+}
+
+/// A process stands still, is taken over, and goes on: it may be refused or not, but it takes no marker of the later one away.
+/// What it was refused is not visible, where the marker is committed with the data, and what it has noted is there for everyone.
+///
+/// # Errors
+/// The sink or its committer does something else.
+pub async fn woken_opening_takes_no_marker_of_a_later_one_away<T: WriteAheadTarget>(
+    target: &T,
+) -> Result<(), Failure> {
+    let stage = Stage::new("woken_opening_takes_no_marker_of_a_later_one_away", SCENARIOS);
+    stage
+        .run(async |fuse, job, range| {
+            let marker = |sequence| {
+                let (job, uid, checkpoint) = (job.clone(), UID.to_owned(), CheckpointId::new(1, sequence));
+                Marker { job, uid, subtask: 0, checkpoint }
+            };
+            let mut processes = Processes { target, attempt: 100 };
+            let mut woken = processes.next(&job, UID).await?;
+            let marked = processes.mark_by(&mut woken, &marker(1), range.number(1)).await;
+            must("send a segment and note its marker", marked)?;
+            must("tell of a marker", woken.1.is_committed(&marker(3)).await)?;
+            processes.mark(&marker(2), range.number(2)).await?;
+            fuse.note("the process before it, which was taken for dead, goes on");
+            let noted = processes.mark_by(&mut woken, &marker(3), range.number(3)).await;
+            for sequence in [1, 2] {
+                processes.is_committed(&marker(sequence), true).await?;
+            }
+            if noted.is_ok() {
+                return processes.is_committed(&marker(3), true).await;
+            }
+            let seen = range.records(target.visible().await.map_err(Finding::Target)?);
+            match woken.1.shares_transaction() && seen.contains(&3) {
+                true => Err(Finding::Early { records: vec![3] }),
+                false => Ok(()),
+            }
+        })
+        .await
 }
 
 /// A marker is there for every later process, and none beside it: of another subtask, checkpoint, sink or job. What is

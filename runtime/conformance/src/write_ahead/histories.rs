@@ -3,8 +3,8 @@
 use super::kind::WriteAhead;
 use super::{SCENARIOS, WriteAheadTarget};
 use crate::failure::Failure;
-use crate::history::Event::{self, Barrier, Close, Crash, CrashTwice, Light, Notify, Write};
-use crate::history::Fate;
+use crate::history::Event::{self, Barrier, Close, Crash, CrashTwice, Notify, Write};
+use crate::history::{EVENTFUL, Fate};
 use crate::stage::Stage;
 
 async fn play<T: WriteAheadTarget>(
@@ -107,26 +107,8 @@ pub async fn records_behind_the_last_checkpoint_are_dropped<T: WriteAheadTarget>
 /// # Errors
 /// The sink or its committer does something else.
 pub async fn crash_at_every_call_loses_nothing<T: WriteAheadTarget>(target: &T) -> Result<(), Failure> {
-    let history = [
-        Write(3),
-        Barrier(Fate::Untold),
-        Write(3),
-        Barrier(Fate::Aborted),
-        Write(3),
-        Barrier(Fate::Complete),
-        Write(2),
-        Barrier(Fate::Untold),
-        Notify(0),
-        Write(2),
-    ];
     let mut stage = Stage::new("crash_at_every_call_loses_nothing", SCENARIOS);
-    for at in 0..=history.len() {
-        let (before, behind) = history.split_at(at);
-        let events = [before, &[Crash(2)], behind].concat();
-        stage.play(&WriteAhead::new(target), 2, &events).await?;
-    }
-    let dying = |calls, side| [&[Light(calls, side)], &history[..]].concat();
-    stage.play_with_every_death(|| WriteAhead::new(target), 2, dying).await
+    stage.play_with_every_crash(|| WriteAhead::new(target), 2, &EVENTFUL).await
 }
 
 /// A process dies, and the next one dies at every call of its recovery; the third one goes on.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use levada_core::SinkContext;
 use levada_core::template::CheckpointCommitter;
+use levada_core::{CheckpointId, SinkContext};
 use levada_engine::driver::{Retry, WriteAheadDriver};
 
 use super::WriteAheadTarget;
@@ -93,7 +93,13 @@ impl<T: WriteAheadTarget> Kind for WriteAhead<'_, T> {
         self.target.item(number)
     }
 
-    async fn recover(&self, (): (), _ctx: SinkContext, _complete: &[Complete]) -> Result<(), Finding> {
+    async fn recover(
+        &self,
+        (): (),
+        _ctx: SinkContext,
+        _first: CheckpointId,
+        _complete: &[Complete],
+    ) -> Result<(), Finding> {
         Ok(())
     }
 

@@ -67,6 +67,7 @@ macro_rules! write_ahead_scenarios {
             crash_at_every_call_of_a_recovery_loses_nothing
             segments_survive_a_change_of_parallelism
             markers_outlive_their_process_and_are_not_confused
+            woken_opening_takes_no_marker_of_a_later_one_away
             random_histories_agree_with_the_model
         }
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use levada_conformance::TwoPhaseTarget;
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, BoxError, ErrorClass, SinkContext, SinkError, StateError, Storable};
+use levada_core::{Batch, BoxError, CheckpointId, ErrorClass, SinkContext, SinkError, StateError, Storable};
 
 /// What is wrong with a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +28,9 @@ pub(crate) enum Flaw {
     FencesNothing,
     FencesOnlyItsOwnSubtask,
     FencesByPrefix,
+    FencesLaterAttempts,
+    FencesByTheWordOfTheName,
+    FencesOnlyEarlierAttempts,
     LetsZombiesCommit,
     CloseAbortsWhatWaits,
     TakesCommittedForAborted,
@@ -111,6 +114,13 @@ pub(crate) struct Handle {
     flaw: bool,
 }
 
+impl Handle {
+    fn named_for(&self) -> CheckpointId {
+        let (attempt, sequence) = self.checkpoint.split_once('-').unwrap();
+        CheckpointId::new(attempt.parse().unwrap(), sequence.parse().unwrap())
+    }
+}
+
 impl Storable for Handle {
     const VERSION: u16 = 1;
 
@@ -154,14 +164,20 @@ impl MemorySink {
         }
     }
 
-    fn is_stale(&self, handle: &Handle) -> bool {
+    fn is_stale(&self, handle: &Handle, first: CheckpointId) -> bool {
+        let is_earlier = match self.memory.flaw {
+            Flaw::FencesLaterAttempts => true,
+            Flaw::FencesByTheWordOfTheName => handle.checkpoint < first.to_string(),
+            Flaw::FencesOnlyEarlierAttempts => handle.named_for().attempt < first.attempt,
+            _ => handle.named_for() < first,
+        };
         let is_of_job = match self.memory.flaw {
             Flaw::FencesByPrefix => handle.job.starts_with(&self.job),
             _ => handle.job == self.job,
         };
         let is_of_subtask =
             !self.has(Flaw::FencesOnlyItsOwnSubtask) || handle.subtask == self.subtask.to_string();
-        is_of_job && is_of_subtask
+        is_earlier && is_of_job && is_of_subtask
     }
 }
 
@@ -276,7 +292,7 @@ impl TwoPhaseCommitSink<u64> for MemorySink {
         Ok(Some(handles.iter().map(fate).collect()))
     }
 
-    async fn fence(&mut self, kept: &[Handle]) -> Result<(), SinkError> {
+    async fn fence(&mut self, first: CheckpointId, kept: &[Handle]) -> Result<(), SinkError> {
         if self.has(Flaw::FencesNothing) {
             return Ok(());
         }
@@ -284,7 +300,7 @@ impl TwoPhaseCommitSink<u64> for MemorySink {
         let keeps =
             |handle: &Handle| kept.iter().any(|kept| kept == handle) && !self.has(Flaw::FencesWhatIsKept);
         for (handle, found) in &mut store.transactions {
-            if found.state != State::Committed && self.is_stale(handle) && !keeps(handle) {
+            if found.state != State::Committed && self.is_stale(handle, first) && !keeps(handle) {
                 found.state = State::Fenced;
             }
         }

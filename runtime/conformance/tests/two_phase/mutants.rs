@@ -71,6 +71,12 @@ fails! {
         FencesOnlyItsOwnSubtask, fence_spares_what_is_kept_and_ends_the_rest, Finding::Early { .. },
     fence_that_ends_a_neighbour_is_found:
         FencesByPrefix, fence_leaves_other_jobs_alone, Finding::Refused { .. },
+    fence_that_ends_later_attempts_is_found:
+        FencesLaterAttempts, woken_fence_spares_what_later_attempts_have_begun, Finding::Refused { .. },
+    fence_that_compares_names_as_texts_is_found:
+        FencesByTheWordOfTheName, woken_fence_spares_what_later_attempts_have_begun, Finding::Refused { .. },
+    fence_that_knows_attempts_alone_is_found:
+        FencesOnlyEarlierAttempts, fence_of_a_restart_ends_what_its_own_attempt_has_left, Finding::LeftOver { .. },
     fence_that_lets_zombies_commit_is_found:
         LetsZombiesCommit, fence_spares_what_is_kept_and_ends_the_rest, Finding::Early { .. },
     close_that_aborts_what_waits_is_found:

@@ -23,6 +23,7 @@ pub(crate) enum Flaw {
     IgnoresTheSubtask,
     IgnoresTheAttempt,
     ForgetsEverything,
+    ReplacesTheListOfOthers,
     ForgetsToWriteTheMarker,
 }
 
@@ -66,7 +67,7 @@ impl WriteAheadTarget for Memory {
     fn sinks(&self, count: u32) -> Vec<(MemorySink, MemoryCommitter)> {
         let one = |_| {
             let sink = MemorySink { memory: self.clone(), ..MemorySink::default() };
-            (sink, MemoryCommitter { memory: self.clone(), own: BTreeSet::new() })
+            (sink, MemoryCommitter { memory: self.clone(), ..MemoryCommitter::default() })
         };
         (0..count).map(one).collect()
     }
@@ -122,6 +123,8 @@ pub(crate) struct MemoryCommitter {
     memory: Memory,
     /// For the flaw of markers that are in the process alone.
     own: BTreeSet<Marker>,
+    /// All markers, as they were when the first was asked for; for the flaw of a list that is written as a whole.
+    read: Option<BTreeSet<Marker>>,
 }
 
 impl CheckpointCommitter for MemoryCommitter {
@@ -131,6 +134,7 @@ impl CheckpointCommitter for MemoryCommitter {
 
     async fn is_committed(&mut self, marker: &Marker) -> Result<bool, SinkError> {
         let store = self.memory.store();
+        self.read.get_or_insert_with(|| store.markers.clone());
         let is_of_sink = |known: &&Marker| known.job == marker.job && known.uid == marker.uid;
         let mut known = store.markers.iter().filter(is_of_sink);
         Ok(match self.memory.flaw {
@@ -148,7 +152,12 @@ impl CheckpointCommitter for MemoryCommitter {
 
     async fn commit(&mut self, marker: &Marker) -> Result<(), SinkError> {
         self.own.insert(marker.clone());
-        self.memory.store().markers.insert(marker.clone());
+        let mut store = self.memory.store();
+        if let (Flaw::ReplacesTheListOfOthers, Some(read)) = (self.memory.flaw, &mut self.read) {
+            read.insert(marker.clone());
+            store.markers = read.clone();
+        }
+        store.markers.insert(marker.clone());
         Ok(())
     }
 

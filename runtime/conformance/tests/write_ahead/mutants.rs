@@ -56,6 +56,8 @@ fails! {
         IgnoresTheAttempt, markers_outlive_their_process_and_are_not_confused, Finding::Answer { .. },
     forgetting_too_much_is_found: with
         ForgetsEverything, markers_outlive_their_process_and_are_not_confused, Finding::Answer { .. },
+    list_of_markers_that_replaces_a_later_one_is_found: with
+        ReplacesTheListOfOthers, woken_opening_takes_no_marker_of_a_later_one_away, Finding::Answer { .. },
     data_without_its_marker_is_found: sharing_with
         ForgetsToWriteTheMarker, each_segment_is_sent_once_when_its_checkpoint_is_complete,
         Finding::Answer { .. } | Finding::Refused { .. },

@@ -12,7 +12,7 @@ mod idempotent;
 mod two_phase;
 mod write_ahead;
 
-pub use function::{Emit, Emitted, Next, SourceFunction};
+pub use function::{Emit, EmitSplit, Emitted, Next, SourceFunction};
 pub use idempotent::IdempotentSink;
 pub use two_phase::{Fate, TransactionName, TwoPhaseCommitSink};
 pub use write_ahead::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
@@ -24,7 +24,6 @@ use crate::clock::Timestamp;
 pub struct WriteContext {
     /// The wall-clock time of the write.
     pub processing_time: Timestamp,
-    /// No record with an earlier timestamp or this one is expected any more; [`Timestamp`]'s minimum until there are
-    /// watermarks.
+    /// No record with an earlier timestamp or this one is expected any more; [`Timestamp::MIN`] until there are watermarks.
     pub watermark: Timestamp,
 }

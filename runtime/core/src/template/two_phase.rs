@@ -96,8 +96,18 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
 
     /// Ends whatever earlier attempts have left open or pre-committed and none of `kept` names. Called once a job, at each
     /// start, before any subtask opens; those kept are committed by the subtasks then.
-    fn fence(&mut self, kept: &[Self::Handle]) -> impl Future<Output = Result<(), SinkError>> + Send {
-        let _ = kept;
+    ///
+    /// Earlier is what was [named](TransactionName::checkpoint) below `first`, the first checkpoint that this start may take.
+    /// Everything from `first` on must be left alone: a process may stand still just before this call, be taken over, and
+    /// make the call when it wakes up. Neither its lease nor any other condition of the store holds it back then, and what it
+    /// finds beside `kept` is what the later attempt has pre-committed for its own complete checkpoints. So the target has to
+    /// tell of each transaction by which checkpoint it was named; ids compare by attempt, then by sequence, as numbers.
+    fn fence(
+        &mut self,
+        first: CheckpointId,
+        kept: &[Self::Handle],
+    ) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = (first, kept);
         async { Ok(()) }
     }
 

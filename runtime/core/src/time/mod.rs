@@ -41,6 +41,7 @@ mod generator;
 mod question;
 mod ranked;
 mod signal;
+mod source_batch;
 mod source_time;
 mod split_drift;
 mod split_merge;

@@ -53,6 +53,11 @@ impl<K: Ord + Clone> Ranked<K> {
         self.in_order.iter().rev().map(|(watermark, key)| (*watermark, key))
     }
 
+    /// Walks through the keys in their own order, with their watermarks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, Timestamp)> {
+        self.of.iter().map(|(key, watermark)| (key, *watermark))
+    }
+
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.of.keys()
     }

@@ -1,6 +1,6 @@
 //! The time of one source subtask: its splits' generators and states, merged.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::drift_group::DriftReport;
 use super::generator::{BoxGenerator, WatermarkGenerator};
@@ -37,42 +37,45 @@ pub enum TimeAction<K> {
 /// [interval](WatermarkStrategy::interval). Its work grows with the number of splits that are not idle, not with all.
 pub struct SourceTime<T, K = SplitId> {
     strategy: WatermarkStrategy<T>,
-    splits: BTreeMap<K, Split<T>>,
-    merge: SplitMerge<K>,
+    /// In the order of their names; a split keeps its place as long as none is added or removed.
+    pub(super) splits: Vec<(K, Split<T>)>,
+    pub(super) merge: SplitMerge<K>,
     drift: SplitDrift<K>,
     allowed: Timestamp,
     has_had_splits: bool,
+    pub(super) late: u64,
 }
 
 #[derive(Debug)]
-struct Split<T> {
-    generator: BoxGenerator<T>,
-    state: SplitState,
+pub(super) struct Split<T> {
+    pub(super) generator: BoxGenerator<T>,
+    pub(super) state: SplitState,
 }
 
-type Actions<K> = Vec<TimeAction<K>>;
+pub(super) type Actions<K> = Vec<TimeAction<K>>;
 
 impl<T, K: Ord + Clone> SourceTime<T, K> {
     /// Starts without splits.
     pub fn new(strategy: WatermarkStrategy<T>) -> Self {
         Self {
             strategy,
-            splits: BTreeMap::new(),
+            splits: Vec::new(),
             merge: SplitMerge::new(),
             drift: SplitDrift::new(),
             allowed: Timestamp::MAX,
             has_had_splits: false,
+            late: 0,
         }
     }
 
     /// Adds a split that is read from `position`. One that is there already goes on from there, and rests if it did.
     pub fn add(&mut self, split: K, position: u64, now: Timestamp) -> Actions<K> {
-        if self.splits.contains_key(&split) {
+        let Err(place) = self.find(&split) else {
             return self.react(&split, SplitEvent::Seek { position }, now);
-        }
+        };
         let state = SplitState::new(position, self.strategy.idle_timeout());
         self.merge.add(split.clone());
-        self.splits.insert(split, Split { generator: self.strategy.generator(), state });
+        self.splits.insert(place, (split, Split { generator: self.strategy.generator(), state }));
         self.has_had_splits = true;
         let mut actions = Vec::new();
         self.emit(&mut actions);
@@ -81,14 +84,27 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
 
     /// Forgets a split that has come to its end or was taken away. [TIM-12] What follows comes with the next tick.
     pub fn remove(&mut self, split: &K) {
-        self.splits.remove(split);
+        if let Ok(place) = self.find(split) {
+            self.splits.remove(place);
+        }
         self.merge.remove(split);
         self.drift.remove(split);
     }
 
-    /// Notes that no split will be added any more: when the last one is gone, the maximum watermark comes.
+    /// Notes that no split will be added any more: when the last one is gone, the maximum watermark comes with the next tick.
     pub fn no_more_splits(&mut self) {
         self.merge.no_more_splits();
+    }
+
+    /// All splits have come to their ends, and none will be added: the maximum comes. [TIM-04]
+    pub fn end(&mut self) -> Actions<K> {
+        for (split, _) in std::mem::take(&mut self.splits) {
+            self.remove(&split);
+        }
+        self.no_more_splits();
+        let mut actions = Vec::new();
+        self.emit(&mut actions);
+        actions
     }
 
     /// A record was emitted; `next` is the position behind it.
@@ -100,9 +116,11 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
         next: u64,
         now: Timestamp,
     ) -> Actions<K> {
-        let Some(known) = self.splits.get_mut(split) else { return Vec::new() };
+        let is_late = timestamp <= self.merge.merged();
+        let Some(known) = self.split_mut(split) else { return Vec::new() };
         let watermark = known.generator.on_event(item, timestamp);
         let reaction = known.state.on(SplitEvent::Record { next }, now);
+        self.late += u64::from(is_late);
         if watermark.is_none() && reaction == Reaction::default() {
             // Nearly every record: one look-up must do.
             return Vec::new();
@@ -130,8 +148,38 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
         self.react(split, event, now)
     }
 
+    /// Nothing was read for this long, because what had been read was not taken. [TIM-06] That proves nothing of a split at
+    /// its end: its clock goes back by as much.
+    pub fn held_up(&mut self, waited: Duration, now: Timestamp) {
+        let counting: Vec<K> = self.merge.counting().keys().cloned().collect();
+        for split in &counting {
+            if let Some(known) = self.split_mut(split) {
+                known.state.held_up(waited, now);
+            }
+        }
+    }
+
     /// Asks the generators, lets splits become idle, and emits what follows.
     pub fn tick(&mut self, now: Timestamp) -> Actions<K> {
+        let mut actions = self.tick_alone(now);
+        self.keep_within_drift(now, &mut actions);
+        actions
+    }
+
+    /// A [tick](Self::tick) of a member of a group: `allowed` is told what the group is to know, and says how far a split may
+    /// go. Nobody is let rest on account of what the group said before it heard of this tick.
+    pub fn tick_within(
+        &mut self,
+        now: Timestamp,
+        allowed: impl FnOnce(DriftReport) -> Timestamp,
+    ) -> Actions<K> {
+        let mut actions = self.tick_alone(now);
+        self.allowed = allowed(self.report());
+        self.keep_within_drift(now, &mut actions);
+        actions
+    }
+
+    fn tick_alone(&mut self, now: Timestamp) -> Actions<K> {
         let mut actions = Vec::new();
         let counting: Vec<K> = self.merge.counting().keys().cloned().collect();
         for split in &counting {
@@ -140,7 +188,6 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
             self.apply(split, reaction, &mut actions);
         }
         self.emit(&mut actions);
-        self.keep_within_drift(now, &mut actions);
         actions
     }
 
@@ -166,9 +213,39 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
         self.merge.merged()
     }
 
+    /// Returns the status emitted last.
+    pub fn status(&self) -> StreamStatus {
+        self.merge.status()
+    }
+
+    /// Returns how many records had a timestamp that the merged watermark in front of them had already covered.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
     /// Returns what a split is doing, and its own watermark.
     pub fn split(&self, split: &K) -> Option<(SplitStatus, Timestamp)> {
-        Some((self.splits.get(split)?.state.status(), self.merge.of(split)?))
+        let (_, known) = &self.splits[self.find(split).ok()?];
+        Some((known.state.status(), self.merge.of(split)?))
+    }
+
+    /// Walks through the splits that are not idle, in order, with their watermarks.
+    pub fn counting(&self) -> impl Iterator<Item = (&K, Timestamp)> {
+        self.merge.counting().iter()
+    }
+
+    /// Walks through the splits that rest because they are ahead of their group.
+    pub fn resting(&self) -> impl Iterator<Item = &K> {
+        self.drift.paused()
+    }
+
+    pub(super) fn find(&self, split: &K) -> Result<usize, usize> {
+        self.splits.binary_search_by(|(known, _)| known.cmp(split))
+    }
+
+    fn split_mut(&mut self, split: &K) -> Option<&mut Split<T>> {
+        let place = self.find(split).ok()?;
+        Some(&mut self.splits[place].1)
     }
 
     fn react(&mut self, split: &K, event: SplitEvent, now: Timestamp) -> Actions<K> {
@@ -177,7 +254,7 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
     }
 
     /// Does what a split's state says, and emits what follows if the split counts now and did not before, or the reverse.
-    fn follow(&mut self, split: &K, reaction: Reaction, now: Timestamp) -> Actions<K> {
+    pub(super) fn follow(&mut self, split: &K, reaction: Reaction, now: Timestamp) -> Actions<K> {
         let mut actions = Vec::new();
         let was_counting = self.merge.is_counting(split);
         if reaction.status == Some(SplitStatus::Idle) {
@@ -192,7 +269,7 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
     }
 
     fn state(&mut self, split: &K, event: SplitEvent, now: Timestamp) -> Reaction {
-        self.splits.get_mut(split).map_or_else(Reaction::default, |split| split.state.on(event, now))
+        self.split_mut(split).map_or_else(Reaction::default, |split| split.state.on(event, now))
     }
 
     fn apply(&mut self, split: &K, reaction: Reaction, actions: &mut Actions<K>) {
@@ -211,13 +288,13 @@ impl<T, K: Ord + Clone> SourceTime<T, K> {
 
     /// Takes over the watermark that a split's generator has by now.
     fn collect(&mut self, split: &K, now: Timestamp) {
-        let generator = self.splits.get_mut(split).map(|split| &mut split.generator);
+        let generator = self.split_mut(split).map(|split| &mut split.generator);
         if let Some(watermark) = generator.and_then(|generator| generator.on_periodic(now)) {
             self.merge.watermark(split, watermark);
         }
     }
 
-    fn emit(&mut self, actions: &mut Actions<K>) {
+    pub(super) fn emit(&mut self, actions: &mut Actions<K>) {
         actions.extend(self.merge.emit().into_iter().map(TimeAction::Emit));
     }
 

@@ -60,6 +60,11 @@ impl<K: Ord + Clone> SplitDrift<K> {
         self.paused.contains(split)
     }
 
+    /// Walks through the splits that rest.
+    pub(super) fn paused(&self) -> impl Iterator<Item = &K> {
+        self.paused.iter()
+    }
+
     /// Forgets a split that was removed: it need not be resumed.
     pub fn remove(&mut self, split: &K) {
         self.paused.remove(split);

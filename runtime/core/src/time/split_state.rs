@@ -13,6 +13,8 @@
 //!                  paused · fetch failed · broker away · behind an open transaction: the clock stands still
 //! ```
 
+use std::time::Duration;
+
 use super::question::{Question, Questions};
 use super::status::{Blocked, OpenTransaction, Pause, Pauses, SplitStatus};
 use super::stopwatch::Stopwatch;
@@ -155,6 +157,16 @@ impl SplitState {
         let changed = (status != self.status).then_some(status);
         self.status = status;
         Reaction { ask, status: changed }
+    }
+
+    /// Nobody looked at the split for this long, up to now. [TIM-06]
+    pub(super) fn held_up(&mut self, waited: Duration, now: Timestamp) {
+        self.at_end.settle(now);
+        self.at_end.take_back(waited);
+        if waited >= Question::DEADLINE {
+            // The answer may have come in time, and was not looked at: it is asked for again.
+            self.questions.withdraw();
+        }
     }
 
     fn take(&mut self, event: SplitEvent, now: Timestamp) {

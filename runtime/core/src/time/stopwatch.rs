@@ -25,6 +25,11 @@ impl Stopwatch {
         self.running_since = is_running.then_some(now);
     }
 
+    /// Takes back what was counted while nothing was to be seen.
+    pub(super) fn take_back(&mut self, time: Duration) {
+        self.elapsed = self.elapsed.saturating_sub(time);
+    }
+
     /// Forgets what it has counted.
     pub(super) fn reset(&mut self) {
         self.elapsed = Duration::ZERO;

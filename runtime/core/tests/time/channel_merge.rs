@@ -137,19 +137,20 @@ fn highest_comes_out_also_when_the_last_active_channel_was_still_catching_up() {
     plays(3, &script);
 }
 
-/// [TIM-15]
+/// [TIM-15] Until then the others go on without it, and from then on they wait for it.
 #[test]
 fn returning_channel_counts_once_it_has_caught_up() {
-    let script: [(Step, &[TimeSignal]); 9] = [
+    let script: [(Step, &[TimeSignal]); 10] = [
         (Step::Idle(1), &[]),
         (At(0, 8), &[at(8)]),
         (Step::Active(1), &[]),
         (At(1, 5), &[]),
-        (At(0, 8), &[]),
+        (At(0, 10), &[at(10)]),
         (At(1, 9), &[]),
-        (At(0, 12), &[at(9)]),
-        (At(1, 10), &[at(10)]),
+        (At(0, 12), &[at(12)]),
+        (At(1, 12), &[]),
         (At(0, 15), &[]),
+        (At(1, 14), &[at(14)]),
     ];
     plays(2, &script);
 }

@@ -5,6 +5,7 @@ mod channel_merge;
 mod dice;
 mod drift;
 mod generators;
+mod source_batch;
 mod source_time;
 mod split_merge;
 mod split_model;

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use levada_core::{CheckpointId, Timestamp};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Event, Participant};
 use super::launch::{Contact, Launch, RestoredJob};
 use super::run::CheckpointedJob;
+use super::tasks::Tasks;
 use crate::checkpoint::{CheckpointKind, SubtaskId};
 use crate::driver::DriverTally;
 use crate::error::JobError;
+use crate::time::TimeStatus;
 
 /// A checkpoint whose barrier was sent.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +24,17 @@ pub(super) struct Triggered {
     pub(super) kind: CheckpointKind,
 }
 
+/// What an attempt hears of its tasks.
+pub(super) enum Happened {
+    Told(Event),
+    /// One died without a word.
+    Panicked(JobError),
+}
+
 /// The tasks, and what is known of them.
 pub(super) struct Attempt {
     cancel: CancellationToken,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
     pub(super) contacts: Vec<Contact>,
     pub(super) events: mpsc::UnboundedReceiver<Event>,
     /// How many records each sink had taken before.
@@ -48,6 +56,7 @@ impl Attempt {
         restored: &RestoredJob,
         first: CheckpointId,
         cancel: CancellationToken,
+        time: &TimeStatus,
     ) -> Self {
         let (events, receiver) = mpsc::unbounded_channel();
         let mut launch = Launch {
@@ -55,11 +64,13 @@ impl Attempt {
             parallelism: job.job.parallelism,
             budget: &job.job.budget,
             clock: &job.clock,
+            groups: &job.job.drift_groups,
+            time,
             restored,
             first,
             events: &events,
             cancel: &cancel,
-            tasks: JoinSet::new(),
+            tasks: Tasks::default(),
             contacts: Vec::new(),
         };
         (job.spawn)(&mut launch);
@@ -113,13 +124,21 @@ impl Attempt {
     pub(super) async fn wait_until_open(&mut self) {
         let mut open = 0;
         while open < self.contacts.len() {
-            match self.events.recv().await {
-                Some(Event::Opened) => open += 1,
-                Some(Event::Failed(error)) => return self.fail(error),
-                // A task that died without a word.
-                None => return self.fail(JobError::Panicked { subtask: 0 }),
-                Some(_) => {}
+            match self.next().await {
+                Happened::Told(Event::Opened) => open += 1,
+                Happened::Told(Event::Failed(error)) | Happened::Panicked(error) => return self.fail(error),
+                Happened::Told(_) => {}
             }
+        }
+    }
+
+    /// Waits until a task says something, or dies without a word. Cancel safe.
+    pub(super) async fn next(&mut self) -> Happened {
+        tokio::select! {
+            // What a task has said counts first: a panic may be but the consequence.
+            biased;
+            Some(event) = self.events.recv() => Happened::Told(event),
+            panicked = self.tasks.panicked() => Happened::Panicked(panicked),
         }
     }
 
@@ -136,7 +155,7 @@ impl Attempt {
     }
 
     async fn join(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
+        self.tasks.ended().await;
         while let Ok(event) = self.events.try_recv() {
             if let Event::Closed(participant, tally) = event {
                 self.tallied(participant, tally);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use levada_core::CheckpointId;
 use tokio::time::{Instant, sleep_until};
 
-use super::attempt::{Attempt, Triggered};
+use super::attempt::{Attempt, Happened, Triggered};
 use super::control::{Command, Event};
 use super::entry::kept_input;
 use super::job_state::{CompleteCheckpoint, JobState};
@@ -39,8 +39,9 @@ impl Shell {
             {
                 return Err(error);
             }
+            let tick_at = run.tick_at;
             let tick = async {
-                match run.tick_at {
+                match tick_at {
                     Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -49,7 +50,7 @@ impl Shell {
                 biased;
                 () = self.cancel.cancelled() => return Err(JobError::Cancelled),
                 Some(kept) = self.kept.recv() => inputs.push(kept_input(kept)),
-                event = run.events.recv() => inputs = self.heard(run, event),
+                happened = run.next() => inputs = self.heard(run, happened),
                 Some(request) = self.requests.recv() => inputs.push(self.asked(request)),
                 () = tick => {
                     run.tick_at = None;
@@ -68,29 +69,29 @@ impl Shell {
     }
 
     /// Turns what a task says into what the coordinator understands.
-    fn heard(&self, run: &mut Attempt, event: Option<Event>) -> Vec<Input<Acked>> {
-        match event {
-            None => {
-                run.fail(JobError::Panicked { subtask: 0 });
-                vec![Input::TasksFailed]
-            }
-            Some(Event::Failed(error)) => {
+    fn heard(&self, run: &mut Attempt, happened: Happened) -> Vec<Input<Acked>> {
+        let event = match happened {
+            Happened::Told(Event::Failed(error)) | Happened::Panicked(error) => {
                 run.fail(error);
-                vec![Input::TasksFailed]
+                return vec![Input::TasksFailed];
             }
-            Some(Event::Opened) => Vec::new(),
-            Some(Event::Acked(participant, checkpoint, snapshot)) => {
+            Happened::Told(event) => event,
+        };
+        match event {
+            // Failures are dealt with above.
+            Event::Opened | Event::Failed(_) => Vec::new(),
+            Event::Acked(participant, checkpoint, snapshot) => {
                 self.keep(run, &participant, checkpoint, *snapshot);
                 Vec::new()
             }
-            Some(Event::Ended(participant)) => {
+            Event::Ended(participant) => {
                 run.subtask(&participant).map(|subtask| Input::EndReached { subtask }).into_iter().collect()
             }
-            Some(Event::Closed(participant, tally)) => {
+            Event::Closed(participant, tally) => {
                 run.tallied(participant, tally);
                 Vec::new()
             }
-            Some(Event::Handled(participant, checkpoint)) => {
+            Event::Handled(participant, checkpoint) => {
                 let Some(subtask) = run.subtask(&participant) else { return Vec::new() };
                 let mut inputs = vec![Input::Handled { subtask, checkpoint }];
                 // It has read, or written, everything, and a complete checkpoint covers it.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use levada_core::BoxError;
+use levada_core::time::WatermarkStrategy;
 
 use super::line::MainLine;
 use super::segment::Segment;
@@ -84,5 +85,17 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
             sinks: self.sinks,
             segment: rebuilt(self.segment),
         }
+    }
+}
+
+impl<I: Send + 'static, T: Send + 'static> Flow<I, T, MainLine> {
+    /// Gives records their time by what the steps so far have made of them, and says when no more of a time will come, for
+    /// each split by itself. What a strategy is, [`WatermarkStrategy`] tells.
+    ///
+    /// Stands in front of every exchange, once; behind one a job is refused at its start. A source that emits watermarks of
+    /// its own needs none; what it says of its splits counts beside what the strategy makes of their records.
+    pub fn watermarks(mut self, uid: impl Into<String>, strategy: WatermarkStrategy<T>) -> Self {
+        self.stages.push(Stage::new(uid, StageKind::Watermarks));
+        self.rebuild(|Segment { inflow, steps }| Segment { inflow, steps: steps.timed(strategy) })
     }
 }

@@ -14,6 +14,7 @@ use crate::checkpoint::{AbortReason, Command};
 use crate::driver::DriverTally;
 use crate::error::JobError;
 use crate::store::Store;
+use crate::time::TimeStatus;
 
 /// What a job with checkpoints came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +69,7 @@ pub struct CheckpointedHandle {
     pub(super) requests: mpsc::UnboundedSender<Request>,
     pub(super) cancel: CancellationToken,
     pub(super) state: watch::Receiver<JobState>,
+    pub(super) time: TimeStatus,
     pub(super) outcome: JoinHandle<Result<CheckpointedReport, JobError>>,
 }
 
@@ -75,6 +77,11 @@ impl CheckpointedHandle {
     /// Returns what the job is doing. The receiver sees the newest state, not each; it outlives the job.
     pub fn state(&self) -> watch::Receiver<JobState> {
         self.state.clone()
+    }
+
+    /// Shows how time stands: of sources that keep it, of every sink, and of late side outputs.
+    pub fn time(&self) -> TimeStatus {
+        self.time.clone()
     }
 
     /// Takes a checkpoint as soon as one may begin, and returns its id when it is complete.

@@ -5,16 +5,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use levada_core::batch::RawRecord;
-use levada_core::template::{Emit, Emitted, Next, SourceFunction};
 use levada_core::{
-    Assignment, Batch, BatchBuilder, CheckpointId, ErrorClass, Polled, Position, Record, Source,
-    SourceContext, SourceError, SplitId, State, StreamElement, StreamId, StreamStatus, TimestampKind,
+    Assignment, BatchBuilder, CheckpointId, ErrorClass, Polled, Position, Source, SourceContext, SourceError,
+    SplitId, State, StreamElement, StreamId,
 };
 
 use super::positions::{self, Placed};
+use crate::time::{Fed, TimeEvent, Wanted, moved, steer};
 
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Whether an input has come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +29,25 @@ pub(crate) trait Input<I>: Send {
 
     /// Waits for elements. Cancel safe: what was taken from the source comes with the next call or with
     /// [`Input::snapshot`].
-    fn next<'a>(&'a mut self, out: &'a mut Vec<StreamElement<I>>)
-    -> BoxFuture<'a, Result<Read, SourceError>>;
+    fn next<'a>(&'a mut self, out: &'a mut Vec<Fed<I>>) -> BoxFuture<'a, Result<Read, SourceError>>;
+
+    /// Is about to be read from.
+    fn begin(&mut self, _out: &mut Vec<Fed<I>>) {}
+
+    /// Tells whether it says itself how its time goes.
+    fn has_its_own_time(&self) -> bool {
+        false
+    }
+
+    /// Tells whether it has said which splits it has. Before that nobody knows whether there are any to wait for.
+    fn knows_its_splits(&self) -> bool;
+
+    /// Does what whoever keeps time wants.
+    fn steer(&mut self, wanted: Wanted) -> Result<(), SourceError>;
 
     /// Hands out everything that was taken from the source, and returns the state that covers exactly what was handed
     /// out since the open.
-    fn snapshot(&mut self, checkpoint: CheckpointId, out: &mut Vec<StreamElement<I>>) -> State;
+    fn snapshot(&mut self, checkpoint: CheckpointId, out: &mut Vec<Fed<I>>) -> State;
 
     /// Tells where it stands, by split, for people.
     fn positions(&self) -> BTreeMap<String, u64> {
@@ -57,6 +69,7 @@ pub(crate) struct Splits<S> {
     assigned: Option<HashSet<SplitId>>,
     /// Streams that somebody of this job has read: a split of them that has no position is new.
     known: HashSet<Arc<str>>,
+    has_told: bool,
 }
 
 impl<S: Source> Splits<S> {
@@ -67,27 +80,30 @@ impl<S: Source> Splits<S> {
             places: BTreeMap::new(),
             assigned: None,
             known: HashSet::new(),
+            has_told: false,
         }
     }
 
     /// Hands out what the source has appended, and moves the positions past it.
-    fn hand_out(&mut self, out: &mut Vec<StreamElement<()>>) {
+    fn hand_out(&mut self, out: &mut Vec<Fed<()>>) {
         if self.builder.is_empty() {
             return;
         }
         let (batch, positions) = self.builder.finish();
+        let moved = moved(&batch, &positions);
         for (split, position) in positions {
             if let Some(placed) = self.places.get_mut(&split) {
                 placed.position = position;
             }
         }
         if !batch.is_empty() {
-            out.push(StreamElement::Batch(batch));
+            out.push(Fed::Element(StreamElement::Batch(batch)));
+            out.push(Fed::Time(moved));
         }
     }
 
     /// Reads assigned splits from where they stand; new ones from their start.
-    fn assign(&mut self, assignment: &Assignment) -> Result<(), SourceError> {
+    fn assign(&mut self, assignment: &Assignment, out: &mut Vec<Fed<()>>) -> Result<(), SourceError> {
         let mut from = Vec::new();
         for stream in &assignment.streams {
             let is_known = !self.known.insert(Arc::clone(&stream.stream));
@@ -105,6 +121,8 @@ impl<S: Source> Splits<S> {
         assigned.extend(from.iter().map(|(split, _)| split.clone()));
         // The others' positions are the others' state now.
         self.places.retain(|split, _| assigned.contains(split));
+        let added = from.iter().map(|(split, at)| TimeEvent::Added(split.clone(), at.next));
+        out.extend(added.map(Fed::Time));
         self.source.add(from)
     }
 
@@ -144,28 +162,40 @@ impl<S: Source> Input<()> for Splits<S> {
         })
     }
 
-    fn next<'a>(
-        &'a mut self,
-        out: &'a mut Vec<StreamElement<()>>,
-    ) -> BoxFuture<'a, Result<Read, SourceError>> {
+    fn next<'a>(&'a mut self, out: &'a mut Vec<Fed<()>>) -> BoxFuture<'a, Result<Read, SourceError>> {
         Box::pin(async move {
             let polled = self.source.poll(&mut self.builder).await?;
+            self.has_told = true;
             self.hand_out(out);
             match polled {
-                Polled::Assigned(assignment) => self.assign(&assignment)?,
+                Polled::Assigned(assignment) => self.assign(&assignment, out)?,
                 Polled::Revoked { splits, .. } | Polled::Lost(splits) => {
                     self.source.remove(&splits)?;
                     self.give_up(&splits);
+                    out.extend(splits.into_iter().map(TimeEvent::Removed).map(Fed::Time));
+                }
+                Polled::EndOfSplit(split, _) => out.push(Fed::Time(TimeEvent::Removed(split))),
+                Polled::News(news) => {
+                    let events = news.into_iter().map(|(split, event)| TimeEvent::Split(split, event));
+                    out.extend(events.map(Fed::Time));
                 }
                 Polled::End => return Ok(Read::End),
-                // Batches and ends of splits are in the builder already.
+                // Batches are in the builder already.
                 _ => {}
             }
             Ok(Read::More)
         })
     }
 
-    fn snapshot(&mut self, _: CheckpointId, out: &mut Vec<StreamElement<()>>) -> State {
+    fn knows_its_splits(&self) -> bool {
+        self.has_told
+    }
+
+    fn steer(&mut self, wanted: Wanted) -> Result<(), SourceError> {
+        steer(&mut self.source, wanted)
+    }
+
+    fn snapshot(&mut self, _: CheckpointId, out: &mut Vec<Fed<()>>) -> State {
         self.hand_out(out);
         positions::store(&self.places)
     }
@@ -182,111 +212,5 @@ impl<S: Source> Input<()> for Splits<S> {
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.source.close())
-    }
-}
-
-/// A source written as a function; its state is its own.
-pub(crate) struct Function<F: SourceFunction> {
-    function: F,
-    split: SplitId,
-    /// Emitted, and not handed out yet.
-    emitted: Vec<Emitted<F::Item>>,
-    /// Counts records, for their coordinates.
-    next: u64,
-    is_idle: bool,
-}
-
-impl<F: SourceFunction> Function<F> {
-    pub(crate) fn new(uid: &str, subtask: u32, function: F) -> Self {
-        Self { function, split: SplitId::new(uid, subtask), emitted: Vec::new(), next: 0, is_idle: false }
-    }
-
-    fn hand_out(&mut self, out: &mut Vec<StreamElement<F::Item>>) {
-        let mut records = Vec::new();
-        for emitted in std::mem::take(&mut self.emitted) {
-            if self.is_idle && !matches!(emitted, Emitted::Idle) {
-                self.is_idle = false;
-                out.push(StreamElement::Status(StreamStatus::Active));
-            }
-            match emitted {
-                Emitted::Record(item, timestamp) => records.push((item, timestamp)),
-                Emitted::Watermark(watermark) => {
-                    self.batch(&mut records, out);
-                    out.push(StreamElement::Watermark(watermark));
-                }
-                Emitted::Idle if !self.is_idle => {
-                    self.batch(&mut records, out);
-                    self.is_idle = true;
-                    out.push(StreamElement::Status(StreamStatus::Idle));
-                }
-                _ => {}
-            }
-        }
-        self.batch(&mut records, out);
-    }
-
-    /// Hands out the records so far as a batch.
-    fn batch(
-        &mut self,
-        records: &mut Vec<(F::Item, Option<levada_core::Timestamp>)>,
-        out: &mut Vec<StreamElement<F::Item>>,
-    ) {
-        if records.is_empty() {
-            return;
-        }
-        let mut builder = BatchBuilder::with_capacity(records.len(), 0);
-        let split = builder.split(&self.split);
-        for (_, timestamp) in records.iter() {
-            let timestamp_kind = match timestamp {
-                Some(_) => TimestampKind::Create,
-                None => TimestampKind::None,
-            };
-            let timestamp = timestamp.unwrap_or_default();
-            builder.push(
-                split,
-                RawRecord { offset: self.next, timestamp, timestamp_kind, ..RawRecord::default() },
-            );
-            self.next += 1;
-        }
-        let (parts, origins) = builder.finish().0.into_parts();
-        let items = records.drain(..).map(|(item, _)| item);
-        let records = origins.into_iter().zip(items);
-        let records = records.map(|(record, item)| Record { origin: record.origin, item }).collect();
-        let batch: Batch<F::Item> = parts.with_records(records);
-        out.push(StreamElement::Batch(batch));
-    }
-}
-
-impl<F: SourceFunction> Input<F::Item> for Function<F> {
-    fn open(&mut self, ctx: SourceContext, restored: State) -> BoxFuture<'_, Result<(), SourceError>> {
-        Box::pin(async move { self.function.open(ctx, &restored).await })
-    }
-
-    fn next<'a>(
-        &'a mut self,
-        out: &'a mut Vec<StreamElement<F::Item>>,
-    ) -> BoxFuture<'a, Result<Read, SourceError>> {
-        Box::pin(async move {
-            let next = self.function.next(&mut Emit::new(&mut self.emitted)).await?;
-            self.hand_out(out);
-            Ok(match next {
-                Next::End => Read::End,
-                _ => Read::More,
-            })
-        })
-    }
-
-    fn snapshot(&mut self, checkpoint: CheckpointId, out: &mut Vec<StreamElement<F::Item>>) -> State {
-        // A call of `next` that was dropped may have emitted before it waited.
-        self.hand_out(out);
-        self.function.snapshot(checkpoint)
-    }
-
-    fn complete(&mut self, checkpoint: CheckpointId) -> BoxFuture<'_, Result<(), SourceError>> {
-        Box::pin(self.function.complete(checkpoint))
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.function.close())
     }
 }

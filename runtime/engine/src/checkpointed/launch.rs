@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Events, Participant};
+use super::tasks::Tasks;
 use crate::driver::{DriverContext, Restored};
+use crate::time::{DriftGroups, TimeContext, TimeStatus};
 
 /// What a checkpoint holds for the job, dealt out for today's parallelism.
 #[derive(Debug, Default)]
@@ -40,12 +41,14 @@ pub(crate) struct Launch<'a> {
     pub(crate) parallelism: u32,
     pub(crate) budget: &'a Budget,
     pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) groups: &'a DriftGroups,
+    pub(crate) time: &'a TimeStatus,
     pub(crate) restored: &'a RestoredJob,
     /// The first checkpoint that may follow.
     pub(crate) first: CheckpointId,
     pub(crate) events: &'a Events,
     pub(crate) cancel: &'a CancellationToken,
-    pub(crate) tasks: JoinSet<()>,
+    pub(crate) tasks: Tasks,
     pub(crate) contacts: Vec<Contact>,
 }
 
@@ -64,6 +67,16 @@ impl Launch<'_> {
 
     pub(crate) fn source_context(&self, subtask: u32) -> SourceContext {
         SourceContext { subtask, parallelism: self.parallelism, budget: self.budget.clone() }
+    }
+
+    pub(crate) fn time_context(&self, participant: &Participant) -> TimeContext {
+        TimeContext {
+            uid: participant.uid.clone(),
+            subtask: participant.subtask,
+            clock: Arc::clone(self.clock),
+            groups: self.groups.clone(),
+            status: self.time.clone(),
+        }
     }
 
     pub(crate) fn driver_context(&self, participant: &Participant) -> DriverContext {

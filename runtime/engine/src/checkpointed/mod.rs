@@ -10,12 +10,14 @@
 
 mod attempt;
 mod attend;
+mod caught;
 mod control;
 mod entry;
 mod exchange;
 mod failpoint;
 mod flow;
 mod for_each;
+mod function_input;
 mod handle;
 mod inlet;
 mod input;
@@ -40,6 +42,7 @@ mod sink_part;
 mod sink_task;
 mod source_end;
 mod source_task;
+mod tasks;
 mod two_phase_part;
 mod verdict;
 mod write_ahead_part;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::mark::Sorted;
 use super::relay::Relay;
 use crate::message::Stopped;
+use crate::time::{TimeContext, TimeEvent, TimeTerms, Wanted};
 
 /// Elements between two tasks: two batches and what stands between them keep both busy; the byte budget bounds the rest.
 pub(crate) const CAPACITY: usize = 4;
@@ -51,6 +52,22 @@ impl<T: Send> Outlet<T> {
             Outlet::Forward(to) => to.send(element).await.map_err(|_| Stopped::PeerGone),
             Outlet::Exchange { to, key } => exchange(to, key, element).await,
             Outlet::Relay(relay) => relay.send(element).await,
+        }
+    }
+
+    /// Begins to keep time, if a step of this task does that.
+    pub(crate) fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        match self {
+            Outlet::Relay(relay) => relay.begin_time(ctx),
+            Outlet::Forward(_) | Outlet::Exchange { .. } => None,
+        }
+    }
+
+    /// Tells the step of this task that keeps time, and sends what it says.
+    pub(crate) async fn time(&mut self, event: TimeEvent, wanted: &mut Wanted) -> Result<(), Stopped> {
+        match self {
+            Outlet::Relay(relay) => relay.time(event, wanted).await,
+            Outlet::Forward(_) | Outlet::Exchange { .. } => Ok(()),
         }
     }
 

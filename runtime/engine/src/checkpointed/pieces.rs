@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use levada_core::{BoxError, CheckpointId};
 
-use crate::driver::PieceStore;
-use crate::store::{PartHome, PartRef, Store};
+use crate::driver::{PieceError, PieceStore};
+use crate::store::{PartHome, PartRef, Store, StoreError};
 
 /// The default size of a piece. What a subtask holds in memory is about this and one batch; a store like S3 takes objects of
 /// a few MiB well.
@@ -40,9 +40,13 @@ impl PieceStore for PieceHome {
         Ok(serde_json::to_vec(&part)?)
     }
 
-    async fn get(&mut self, reference: &[u8]) -> Result<Vec<u8>, BoxError> {
-        let part = part_of(reference)?;
-        Ok(self.store()?.get_part(&PartHome::Pieces, &part).await?)
+    async fn get(&mut self, reference: &[u8]) -> Result<Vec<u8>, PieceError> {
+        let part = part_of(reference).map_err(|error| PieceError::Damaged(error.into()))?;
+        let store = self.store().map_err(PieceError::Unavailable)?;
+        store.get_part(&PartHome::Pieces, &part).await.map_err(|error| match error {
+            StoreError::Damaged(_) => PieceError::Damaged(error.into()),
+            _ => PieceError::Unavailable(error.into()),
+        })
     }
 }
 

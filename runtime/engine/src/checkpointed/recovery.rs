@@ -11,16 +11,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_core::{CheckpointId, Clock, SinkContext, State};
 
 use super::launch::RestoredJob;
-use super::restore::{deal_out, read_states};
+use super::restore::{deal_out, read_states, refuse_unknown};
 use super::run::{CheckpointedJob, StartFrom};
 use super::sink_part::SinkResolver;
 use super::verdict::{InspectedSink, RecoveryError, Verdict, judge};
+use crate::checkpoint::CheckpointSettings;
 use crate::closing::close_in_time;
-use crate::driver::DriverError;
+use crate::driver::{DriverError, check_timeout};
 use crate::error::JobError;
 use crate::failpoint::fail_point;
 use crate::plan::Stage;
@@ -35,6 +37,8 @@ pub(super) struct Terms {
     pub(super) job: String,
     pub(super) parallelism: u32,
     pub(super) stages: Vec<Stage>,
+    pub(super) settings: CheckpointSettings,
+    pub(super) downtime: Duration,
     pub(super) policy: RestorePolicy,
     pub(super) allow_unknown_state: bool,
     pub(super) clock: Arc<dyn Clock>,
@@ -46,10 +50,20 @@ impl Terms {
             job: job.job.name.clone(),
             parallelism: job.job.parallelism,
             stages: job.stages.clone(),
+            settings: job.settings,
+            downtime: job.downtime,
             policy: job.policy,
             allow_unknown_state: job.allow_unknown_state,
             clock: Arc::clone(&job.clock),
         }
+    }
+
+    /// Without an interval, whoever asks for the checkpoints sees to it that they come in time.
+    fn check_timeout(&self, sink: &dyn SinkResolver) -> Result<(), JobError> {
+        let interval = self.settings.interval.unwrap_or_default();
+        let checked =
+            check_timeout(sink.transaction_timeout(), interval, self.settings.timeout, self.downtime);
+        checked.map_err(|cause| JobError::TransactionTimeout { uid: sink.uid().to_owned(), cause })
     }
 }
 
@@ -60,6 +74,8 @@ pub(super) struct Recovery<'a> {
     pub(super) lease: &'a mut Lease,
     /// Where to go on from; the newest one once that was left behind.
     pub(super) from: &'a mut StartFrom,
+    /// The first checkpoint that the tasks of this start may name.
+    pub(super) first: CheckpointId,
 }
 
 /// What a start goes on from, and what it knows.
@@ -120,16 +136,19 @@ impl Recovery<'_> {
             let ctx = SinkContext { job, subtask: 0, parallelism };
             let opened = resolver.open(ctx).await;
             opened.map_err(sink_error(resolver.uid()))?;
+            self.terms.check_timeout(&**resolver)?;
         }
-        let mut chosen = self.decide(resolvers).await?;
+        let chosen = self.decide(resolvers).await?;
+        let mut states = chosen.states.clone();
+        if chosen.is_resolved() {
+            settle(&mut states, resolvers)?;
+        }
+        // Before anything is dropped: what cannot be dealt out is refused.
+        let restored = deal_out(self.terms, chosen.manifest.as_ref(), states)?;
         self.roll_back(&chosen, resolvers).await?;
         self.fence(&chosen, resolvers).await?;
-        if chosen.is_resolved() {
-            settle(&mut chosen, resolvers)?;
-        }
         let resolves_at_open = resolvers.iter().all(|resolver| resolver.resolves_at_open());
         let is_due = !chosen.is_resolved() && resolves_at_open;
-        let restored = deal_out(self.terms, chosen.manifest.as_ref(), chosen.states)?;
         Ok(RestoredJob { is_resolved_by_opening: is_due && restored.checkpoint.is_some(), ..restored })
     }
 
@@ -142,7 +161,7 @@ impl Recovery<'_> {
                 return Ok(chosen);
             }
             let sinks = self.inspect(&chosen, resolvers).await?;
-            match judge(checkpoint, chosen.previous(), sinks, self.terms.policy.allow_empty) {
+            match judge(checkpoint, chosen.previous(), sinks, self.terms.policy.allow_fresh_start) {
                 Verdict::GoOn => return Ok(chosen),
                 Verdict::RollBack { to } => {
                     tracing::error!(%checkpoint, ?to, "transactions of the newest checkpoint are gone, none of it is visible: rolled back");
@@ -174,33 +193,53 @@ impl Recovery<'_> {
     /// Finds what to go on from by what the store holds, and what the job allows.
     async fn choose(&mut self) -> Result<Chosen, JobError> {
         let (log, decision) = self.look().await?;
-        let manifest = match decision {
-            Decision::Fresh => {
-                // Only where an empty start was asked for: what is there must not come back.
-                if log.has_history() {
-                    tracing::error!(
-                        "the job starts from nothing, though there were checkpoints, as it was asked to"
-                    );
-                    self.note(None).await?;
-                }
-                None
+        let (manifest, passed_over) = match decision {
+            Decision::Fresh => (None, None),
+            Decision::Restore(manifest) => (Some(manifest), None),
+            Decision::Replay { from, passed_over } => (Some(from), Some(passed_over)),
+            Decision::Refuse(refusal) => return Err(refusal.into()),
+        };
+        let states = match &manifest {
+            Some(manifest) => {
+                self.refuse_another_jobs(&log, manifest.id)?;
+                let states = read_states(self.store, manifest).await?;
+                refuse_unknown(self.terms, manifest.id, &states)?;
+                states
             }
-            Decision::Restore(manifest) => Some(manifest),
-            Decision::Replay { from, passed_over } => {
-                let sinks = republished(&from, &log.entries);
+            None => BTreeMap::new(),
+        };
+        match (&manifest, passed_over) {
+            (Some(from), Some(passed_over)) => {
+                let sinks = republished(from, &log.entries);
                 tracing::error!(checkpoint = %from.id, ?passed_over, ?sinks, "an older checkpoint is used: sinks may publish again");
                 // The fence ends what newer ones hold back, so they must not be restored any more.
                 self.note(Some(from.id)).await?;
-                Some(from)
             }
-            Decision::Refuse(refusal) => return Err(JobError::Refusal(Box::new(refusal))),
-        };
-        let log = self.store.log().await?;
-        let states = match &manifest {
-            Some(manifest) => read_states(self.store, manifest).await?,
-            None => BTreeMap::new(),
-        };
-        Ok(Chosen { log, manifest, states })
+            // Only where an empty start was asked for: what is there must not come back.
+            (None, _) if log.has_history() => {
+                tracing::error!(
+                    "the job starts from nothing, though there were checkpoints, as it was asked to"
+                );
+                self.note(None).await?;
+            }
+            _ => {}
+        }
+        Ok(Chosen { log: self.store.log().await?, manifest, states })
+    }
+
+    /// Whoever names a checkpoint knows whose it is; the newest one may be another job's by mistake, and its positions and
+    /// what it holds back are that one's own.
+    fn refuse_another_jobs(&self, log: &Log, id: CheckpointId) -> Result<(), Refusal> {
+        let StartFrom::Entry(RestoreFrom::Latest) = &self.from else { return Ok(()) };
+        let entry = log.entries.iter().find(|entry| entry.number == id.attempt);
+        match entry.and_then(|entry| entry.lease()) {
+            Some(lease) if lease.owner != self.terms.job => {
+                let (owner, job) = (lease.owner.clone(), self.terms.job.clone());
+                Err(Refusal::AnotherJob { id, owner, job })
+            }
+            // Where the lease entry is damaged, its checkpoints stand for themselves.
+            _ => Ok(()),
+        }
     }
 
     async fn look(&mut self) -> Result<(Log, Decision), JobError> {
@@ -273,12 +312,12 @@ impl Recovery<'_> {
         if resolvers.is_empty() {
             return Ok(());
         }
-        // Whoever was taken over must not touch what the new holder has begun.
+        // Whoever was taken over need not begin. One that is taken over behind this line spares what bears later names.
         self.lease.confirm().await?;
         fail_point!("recovery::before_fence");
         for resolver in resolvers.iter_mut() {
             let uid = resolver.uid().to_owned();
-            resolver.fence(chosen.states_of(&uid)).await.map_err(sink_error(&uid))?;
+            resolver.fence(self.first, chosen.states_of(&uid)).await.map_err(sink_error(&uid))?;
         }
         fail_point!("recovery::after_fence");
         Ok(())
@@ -286,10 +325,10 @@ impl Recovery<'_> {
 }
 
 /// What a resolved checkpoint holds back is visible: targets may have forgotten it meanwhile, so nobody commits it again.
-fn settle(chosen: &mut Chosen, resolvers: &Resolvers) -> Result<(), JobError> {
+fn settle(states: &mut BTreeMap<String, Vec<State>>, resolvers: &Resolvers) -> Result<(), JobError> {
     for resolver in resolvers {
         let uid = resolver.uid();
-        for state in chosen.states.get_mut(uid).into_iter().flatten() {
+        for state in states.get_mut(uid).into_iter().flatten() {
             let settled = resolver.settled(state);
             *state = settled.map_err(|cause| JobError::State { uid: uid.to_owned(), cause })?;
         }

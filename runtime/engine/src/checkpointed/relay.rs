@@ -13,23 +13,45 @@ use std::pin::Pin;
 
 use levada_core::{Batch, Record, StreamElement};
 
-use super::mark::Sorted;
+use super::mark::{Mark, Sorted};
 use super::outlet::Outlet;
 use super::side_output::Route;
-use crate::map::Chain;
+use crate::map::{Chain, Produced};
 use crate::message::Stopped;
+use crate::time::{StageReport, TimeContext, TimeEvent, TimeTerms, Wanted};
 
 pub(crate) type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send + 'a>>;
 
 /// Takes elements, and sends what becomes of them.
 pub(crate) trait Relay<T>: Send {
     fn send(&mut self, element: StreamElement<T>) -> Sending<'_>;
+
+    /// Begins to keep time, if a step on the main way does that.
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms>;
+
+    /// Tells the step on the main way that keeps time, and sends what it says.
+    fn time<'a>(&'a mut self, event: TimeEvent, wanted: &'a mut Wanted) -> Sending<'a>;
 }
 
 /// Runs steps.
 pub(crate) struct Through<I, T> {
-    pub(crate) chain: Box<dyn Chain<I, T>>,
-    pub(crate) to: Outlet<T>,
+    chain: Box<dyn Chain<I, T>>,
+    to: Outlet<T>,
+    /// Whether one of the steps keeps time.
+    keeps_time: bool,
+}
+
+impl<I, T: Send> Through<I, T> {
+    pub(crate) fn new(chain: Box<dyn Chain<I, T>>, to: Outlet<T>) -> Self {
+        Self { chain, to, keeps_time: false }
+    }
+
+    async fn hand_on(&mut self, produced: Produced<T>) -> Result<(), Stopped> {
+        for element in produced.elements {
+            self.to.send(element).await?;
+        }
+        produced.failure.map_or(Ok(()), |failure| Err(Stopped::Error(failure)))
+    }
 }
 
 impl<I: Send + 'static, T: Send + 'static> Relay<I> for Through<I, T> {
@@ -37,15 +59,29 @@ impl<I: Send + 'static, T: Send + 'static> Relay<I> for Through<I, T> {
         Box::pin(async move {
             match Sorted::from(element) {
                 Sorted::Batch(batch) => {
-                    for element in self.chain.process(batch).elements {
-                        self.to.send(element).await?;
-                    }
-                    Ok(())
+                    let produced = self.chain.process(batch);
+                    self.hand_on(produced).await
                 }
                 Sorted::Refused(refused) => self.to.send(StreamElement::Refused(refused)).await,
                 Sorted::Mark(mark) => self.to.send(mark.element()).await,
                 Sorted::Foreign => Ok(()),
             }
+        })
+    }
+
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        let terms = self.chain.begin_time(ctx);
+        self.keeps_time = terms.is_some();
+        terms.or_else(|| self.to.begin_time(ctx))
+    }
+
+    fn time<'a>(&'a mut self, event: TimeEvent, wanted: &'a mut Wanted) -> Sending<'a> {
+        Box::pin(async move {
+            if !self.keeps_time {
+                return self.to.time(event, wanted).await;
+            }
+            let produced = self.chain.time(event, wanted);
+            self.hand_on(produced).await
         })
     }
 }
@@ -74,6 +110,65 @@ impl<O: Send + 'static, S: Send + 'static> Relay<Route<O, S>> for Parting<O, S> 
                 Sorted::Foreign => Ok(()),
             }
         })
+    }
+
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        self.main.begin_time(ctx)
+    }
+
+    fn time<'a>(&'a mut self, event: TimeEvent, wanted: &'a mut Wanted) -> Sending<'a> {
+        Box::pin(self.main.time(event, wanted))
+    }
+}
+
+/// Sends records that the watermark has covered down a line of their own. [TIM-11]
+pub(crate) struct LateParting<T> {
+    pub(crate) main: Outlet<T>,
+    pub(crate) late: Outlet<T>,
+    /// Knows the watermark here.
+    pub(crate) report: StageReport,
+}
+
+impl<T: Send + 'static> LateParting<T> {
+    async fn batch(&mut self, batch: Batch<T>) -> Result<(), Stopped> {
+        let watermark = self.report.watermark();
+        let is_late = |record: &Record<T>| record.timestamp().is_some_and(|timestamp| timestamp <= watermark);
+        if !batch.records().iter().any(is_late) {
+            return self.main.send(StreamElement::Batch(batch)).await;
+        }
+        let (parts, records) = batch.into_parts();
+        let (late, on_time): (Vec<_>, Vec<_>) = records.into_iter().partition(is_late);
+        self.report.add_late(late.len() as u64);
+        self.main.send_batch(parts.with_records(on_time)).await?;
+        self.late.send_batch(parts.with_records(late)).await
+    }
+}
+
+impl<T: Send + 'static> Relay<T> for LateParting<T> {
+    fn send(&mut self, element: StreamElement<T>) -> Sending<'_> {
+        Box::pin(async move {
+            match Sorted::from(element) {
+                Sorted::Batch(batch) => self.batch(batch).await,
+                // Down one line only, as at every parting.
+                Sorted::Refused(refused) => self.main.send(StreamElement::Refused(refused)).await,
+                Sorted::Mark(mark) => {
+                    if let Mark::Watermark(watermark) = mark {
+                        self.report.reached(watermark.max(self.report.watermark()));
+                    }
+                    self.main.send(mark.element()).await?;
+                    self.late.send(mark.element()).await
+                }
+                Sorted::Foreign => Ok(()),
+            }
+        })
+    }
+
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        self.main.begin_time(ctx)
+    }
+
+    fn time<'a>(&'a mut self, event: TimeEvent, wanted: &'a mut Wanted) -> Sending<'a> {
+        Box::pin(self.main.time(event, wanted))
     }
 }
 
@@ -114,6 +209,14 @@ impl<T: Clone + Send + Sync + 'static> Relay<T> for Doubling<T> {
                 Sorted::Foreign => Ok(()),
             }
         })
+    }
+
+    fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
+        self.main.begin_time(ctx)
+    }
+
+    fn time<'a>(&'a mut self, event: TimeEvent, wanted: &'a mut Wanted) -> Sending<'a> {
+        Box::pin(self.main.time(event, wanted))
     }
 }
 

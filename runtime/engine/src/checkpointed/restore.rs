@@ -1,9 +1,9 @@
 //! Dealing a checkpoint's state out to the tasks of today.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use levada_core::State;
 use levada_core::state::Redistribution;
+use levada_core::{CheckpointId, State};
 
 use super::control::Participant;
 use super::launch::RestoredJob;
@@ -27,6 +27,26 @@ pub(super) async fn read_states(
     Ok(all)
 }
 
+fn is_known(terms: &Terms, uid: &str, states: &[State]) -> bool {
+    terms.stages.iter().any(|stage| stage.uid == uid) || states.iter().all(State::is_empty)
+}
+
+/// State that nobody takes over would be lost without a word. Looked at before anything is changed: what a renamed sink has
+/// left may bear names that the fence of the new one drops.
+pub(super) fn refuse_unknown(
+    terms: &Terms,
+    checkpoint: CheckpointId,
+    states: &BTreeMap<String, Vec<State>>,
+) -> Result<(), JobError> {
+    let unknown = states.iter().find(|(uid, states)| !is_known(terms, uid, states));
+    match unknown {
+        Some((uid, _)) if !terms.allow_unknown_state => {
+            Err(JobError::UnknownState { checkpoint, uid: uid.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Deals states out to the subtasks of each operator.
 pub(super) fn deal_out(
     terms: &Terms,
@@ -37,7 +57,6 @@ pub(super) fn deal_out(
     if manifest.drained {
         tracing::warn!(checkpoint = %manifest.id, "event time came to its end with this savepoint: later records are late");
     }
-    let known: BTreeSet<&str> = terms.stages.iter().map(|stage| stage.uid.as_str()).collect();
     let mut restored = RestoredJob {
         checkpoint: Some(manifest.id),
         savepoint: manifest.savepoint.clone(),
@@ -46,11 +65,7 @@ pub(super) fn deal_out(
     };
     let mut redistribution = Redistribution::new(terms.parallelism);
     for (uid, states) in states {
-        // State that nobody takes over would be lost without a word.
-        if !known.contains(uid.as_str()) && states.iter().any(|state| !state.is_empty()) {
-            if !terms.allow_unknown_state {
-                return Err(JobError::UnknownState { checkpoint: manifest.id, uid });
-            }
+        if !is_known(terms, &uid, &states) {
             tracing::error!(checkpoint = %manifest.id, uid, "state of an operator that the job does not have is dropped, as it was allowed");
             continue;
         }

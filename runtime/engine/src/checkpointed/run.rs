@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levada_core::{Clock, SystemClock};
 use tokio::sync::{mpsc, watch};
@@ -18,6 +19,7 @@ use crate::error::JobError;
 use crate::job::Job;
 use crate::plan::{ShapeError, Stage, check_shape};
 use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
+use crate::time::TimeStatus;
 
 /// Spawns the tasks of an attempt.
 pub(crate) type SpawnTasks = Box<dyn Fn(&mut Launch<'_>) + Send>;
@@ -44,6 +46,7 @@ pub struct CheckpointedJob {
     pub(crate) policy: RestorePolicy,
     pub(crate) allow_unknown_state: bool,
     pub(crate) piece_bytes: usize,
+    pub(crate) downtime: Duration,
     pub(crate) take_over: TakeOver,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether going back further than needed does no harm.
@@ -73,6 +76,7 @@ impl CheckpointedJob {
             policy: RestorePolicy::default(),
             allow_unknown_state: false,
             piece_bytes: PIECE_BYTES,
+            downtime: Duration::ZERO,
             take_over: TakeOver::default(),
             clock: Arc::new(SystemClock),
             every_sink_idempotent: false,
@@ -116,7 +120,7 @@ impl CheckpointedJob {
     /// back: sources read from where they begin, and sinks publish that again.
     #[must_use]
     pub fn allow_fresh_start(mut self) -> Self {
-        self.policy.allow_empty = true;
+        self.policy.allow_fresh_start = true;
         self
     }
 
@@ -133,13 +137,21 @@ impl CheckpointedJob {
         Self { piece_bytes, ..self }
     }
 
+    /// States how long the job may be down before targets drop its pending transactions. A start is refused when those of a
+    /// two-phase sink time out sooner than after the checkpoint interval, the checkpoint timeout and this together. Default
+    /// zero.
+    #[must_use]
+    pub fn downtime(self, downtime: Duration) -> Self {
+        Self { downtime, ..self }
+    }
+
     /// Takes the store from a process that still holds it: whatever that one tries to append fails from then on.
     #[must_use]
     pub fn take_over(self) -> Self {
         Self { take_over: TakeOver::Always, ..self }
     }
 
-    /// Sets the clock that stamps checkpoints. Default: the machine's.
+    /// Sets the clock that stamps checkpoints, by which splits become idle, and watermarks lag. Default: the machine's.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
@@ -159,8 +171,10 @@ impl CheckpointedJob {
         let cancel = CancellationToken::new();
         let (requests, received) = mpsc::unbounded_channel();
         let (state, watched) = watch::channel(JobState::Starting);
-        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state);
-        Ok(CheckpointedHandle { store, requests, cancel, state: watched, outcome: tokio::spawn(shell.run()) })
+        let time = TimeStatus::new(Arc::clone(&self.clock));
+        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state, time.clone());
+        let outcome = tokio::spawn(shell.run());
+        Ok(CheckpointedHandle { store, requests, cancel, state: watched, time, outcome })
     }
 }
 

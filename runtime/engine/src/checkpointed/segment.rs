@@ -1,5 +1,7 @@
 //! A part of a flow that runs in one task per subtask, and how it is wired to the parts before and behind it.
 
+use levada_core::time::WatermarkStrategy;
+
 use super::inlet::Inlet;
 use super::launch::Launch;
 use super::middle_task::MiddleTask;
@@ -8,6 +10,7 @@ use super::relay::Through;
 use super::source_task::{SourceFeed, SourceTask};
 use crate::job::Make;
 use crate::map::{Chain, FlatMap, Identity, Then};
+use crate::time::Timed;
 
 /// What the tasks of a segment read from, one for each subtask.
 pub(super) enum Feeds<I> {
@@ -65,6 +68,22 @@ impl<I: Send + 'static, T: Send + 'static> Steps<I, T> {
         }
     }
 
+    /// Keeps time behind the steps so far.
+    pub(super) fn timed(self, strategy: WatermarkStrategy<T>) -> Self {
+        match self {
+            Steps::Chain(make_before) => Steps::Chain(Box::new(move |subtask| {
+                Box::new(Timed::by(strategy.clone(), make_before(subtask)))
+            })),
+            Steps::Wired(wire) => {
+                let step = Steps::<T, T>::none().timed(strategy);
+                Steps::Wired(Box::new(move |launch, outlets| {
+                    let behind = step.wire(launch, outlets);
+                    wire(launch, behind)
+                }))
+            }
+        }
+    }
+
     /// Adds what needs the tasks behind: `wire` turns the outlets of what follows into those of what was there.
     pub(super) fn then_wire<O, F>(self, wire: F) -> Steps<I, O>
     where
@@ -80,7 +99,7 @@ impl<I: Send + 'static, T: Send + 'static> Steps<I, T> {
     pub(super) fn wire(&self, launch: &mut Launch<'_>, outlets: Vec<Outlet<T>>) -> Vec<Outlet<I>> {
         match self {
             Steps::Chain(make) => {
-                let through = |(subtask, to)| Outlet::Relay(Box::new(Through { chain: make(subtask), to }));
+                let through = |(subtask, to)| Outlet::Relay(Box::new(Through::new(make(subtask), to)));
                 (0..).zip(outlets).map(through).collect()
             }
             Steps::Wired(wire) => wire(launch, outlets),
@@ -110,14 +129,15 @@ pub(super) fn spawn_tasks<I: Send + 'static>(
     match feeds {
         Feeds::Sources(sources) => {
             for (feed, outlet) in sources.into_iter().zip(outlets) {
+                let subtask = feed.participant.subtask;
                 let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
-                launch.tasks.spawn(SourceTask { feed, outlet, events, cancel }.run());
+                launch.tasks.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
             }
         }
         Feeds::Inlets(inlets) => {
-            for (inlet, outlet) in inlets.into_iter().zip(outlets) {
+            for (subtask, (inlet, outlet)) in (0..).zip(inlets.into_iter().zip(outlets)) {
                 let task = MiddleTask { inlet, outlet, cancel: launch.cancel.clone() };
-                launch.tasks.spawn(task.run());
+                launch.tasks.spawn(subtask, task.run());
             }
         }
     }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use levada_core::{CheckpointId, ErrorChain};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
+use super::caught::{caught, caught_in};
 use super::control::Command;
 use super::entry::savepoint_name;
 use super::handle::{CheckpointedReport, TakenSavepoint};
@@ -23,6 +25,7 @@ use crate::driver::DriverTally;
 use crate::error::JobError;
 use crate::failpoint::fail_point;
 use crate::store::{Lease, Store, SubtaskState};
+use crate::time::TimeStatus;
 
 /// How many complete checkpoints are kept.
 pub(super) const KEPT: usize = 2;
@@ -70,6 +73,35 @@ pub(crate) struct Shell {
     /// The complete checkpoint to end with.
     pub(super) stopped: Option<(CheckpointId, CheckpointKind)>,
     tallies: BTreeMap<String, DriverTally>,
+    /// Outlives an attempt: what was counted goes on.
+    time: TimeStatus,
+}
+
+/// Says that the job lives, and stops when it does not, however that comes.
+struct Beating {
+    enough: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Beating {
+    fn of(lease: &Lease) -> Self {
+        let enough = CancellationToken::new();
+        let task = tokio::spawn(lease.heartbeat().keep_beating_until(enough.clone()));
+        Self { enough, task }
+    }
+
+    /// Waits for a beat that is on its way: behind the release, it would say that the job lives.
+    async fn stop(mut self) {
+        self.enough.cancel();
+        // It ends in each case.
+        (&mut self.task).await.ok();
+    }
+}
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// What outlives an attempt, and not the lease.
@@ -86,6 +118,7 @@ impl Shell {
         requests: mpsc::UnboundedReceiver<Request>,
         cancel: CancellationToken,
         state: watch::Sender<JobState>,
+        time: TimeStatus,
     ) -> Self {
         let (keep, kept) = mpsc::unbounded_channel();
         Self {
@@ -105,6 +138,7 @@ impl Shell {
             is_to_stop: false,
             stopped: None,
             tallies: BTreeMap::new(),
+            time,
         }
     }
 
@@ -121,14 +155,24 @@ impl Shell {
     }
 
     async fn take_and_hold(&mut self) -> Result<CheckpointedReport, JobError> {
-        let mut lease = self.store.take_lease(&self.job.job.name, self.job.take_over).await?;
-        let heartbeat = tokio::spawn(lease.heartbeat().keep_beating());
+        let mut lease = self.take_lease().await?;
+        let heartbeat = Beating::of(&lease);
         let outcome = self.hold(&mut lease).await;
-        heartbeat.abort();
+        heartbeat.stop().await;
         if !matches!(&outcome, Err(JobError::Store(error)) if error.is_taken_over()) {
             lease.release().await;
         }
         outcome
+    }
+
+    /// A job that was cancelled meanwhile must not take the store from whoever came behind it.
+    async fn take_lease(&mut self) -> Result<Lease, JobError> {
+        let taking = self.store.take_lease(&self.job.job.name, self.job.take_over);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(JobError::Cancelled),
+            lease = taking => Ok(lease?),
+        }
     }
 
     /// Runs attempts until one comes to the job's end.
@@ -147,8 +191,9 @@ impl Shell {
         lease: &mut Lease,
         course: &mut Course,
     ) -> Result<Option<CheckpointId>, JobError> {
-        let mut restored = self.recover(lease).await?;
-        let mut run = Attempt::launch(&self.job, &restored, course.first, self.cancel.child_token());
+        let mut restored = self.recover(lease, course.first).await?;
+        let (cancel, time) = (self.cancel.child_token(), &self.time);
+        let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel, time))?;
         // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
         restored.states.clear();
         let ended = self.drive(&mut run, lease, course, &restored).await;
@@ -174,10 +219,15 @@ impl Shell {
     ) -> Result<Option<CheckpointId>, JobError> {
         self.open(run, lease, restored).await?;
         let stopped = self.stopped.map(|(checkpoint, _)| checkpoint);
-        if run.failure.is_none() && stopped.is_some() && stopped == restored.checkpoint {
-            // The job had stopped reading, and what was left to do is done.
+        if run.failure.is_none()
+            && let Some(checkpoint) = stopped
+        {
             run.close().await;
-            return Ok(stopped);
+            return match stopped == restored.checkpoint {
+                // The job had stopped reading, and what was left to do is done.
+                true => Ok(stopped),
+                false => Err(JobError::StopRolledBack { checkpoint, to: restored.checkpoint }),
+            };
         }
         let (now, subtasks) = (self.begun.elapsed(), run.subtasks());
         let coordinator = match &mut course.coordinator {
@@ -199,15 +249,15 @@ impl Shell {
     }
 
     /// Finds what to go on from, and brings the sinks' targets there.
-    async fn recover(&mut self, lease: &mut Lease) -> Result<RestoredJob, JobError> {
+    async fn recover(&mut self, lease: &mut Lease, first: CheckpointId) -> Result<RestoredJob, JobError> {
         self.tell(JobState::Recovering);
-        let resolvers = self.job.sinks.iter().map(|sink| sink.resolver()).collect();
+        let resolvers = caught(|| self.job.sinks.iter().map(|sink| sink.resolver()).collect())?;
         let terms = Terms::of(&self.job);
-        let mut recovery = Recovery { terms: &terms, store: &self.store, lease, from: &mut self.from };
+        let mut recovery = Recovery { terms: &terms, store: &self.store, lease, from: &mut self.from, first };
         let restored = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(JobError::Cancelled),
-            restored = Box::pin(recovery.run(resolvers)) => restored?,
+            restored = Box::pin(caught_in(recovery.run(resolvers))) => restored?,
         };
         self.continues = restored.savepoint.clone();
         Ok(restored)

@@ -10,7 +10,7 @@ use super::inlet::Inlet;
 use super::launch::Launch;
 use super::line::{FromBranch, SideLine, SpawnLine};
 use super::outlet::{CAPACITY, Outlet};
-use super::relay::{Doubling, Parting};
+use super::relay::{Doubling, LateParting, Parting, Relay};
 use super::segment::{Segment, Steps};
 use super::sink_part::SinkPart;
 use crate::job::Job;
@@ -54,7 +54,7 @@ impl<S: Send + 'static> Branch<S> {
     }
 }
 
-/// Where branches leave a line. Late records and dead letters are to leave it the same way.
+/// Where branches leave a line. Dead letters are to leave it the same way.
 impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
     /// Sends each record on along the line or into a side output, whose records may be of another type.
     ///
@@ -166,6 +166,32 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
         let wire = move |launch: &mut Launch<'_>, behind: Vec<Outlet<T>>| {
             let doubling = |(main, copy)| Outlet::Relay(Box::new(Doubling { main, copy }));
             behind.into_iter().zip(branch.enter(launch)).map(doubling).collect()
+        };
+        self.rebuild(|Segment { inflow, steps }| Segment { inflow, steps: steps.then_wire(wire) })
+    }
+
+    /// Sends records that come too late into a branch: those whose timestamp the watermark has covered that stands here in
+    /// front of them. The others go on along the line.
+    ///
+    /// What is late depends on the place: behind an exchange a record may be late that was not in front of it. A record
+    /// without a timestamp is never late. Late records are counted wherever there are watermarks
+    /// ([`TimeStatus`](crate::TimeStatus)); without this they go on like all others.
+    ///
+    /// What is said of [`Flow::side_output`] holds here, too.
+    pub fn late_side_output<B>(mut self, uid: impl Into<String>, branch: B) -> Flow<I, T, L>
+    where
+        B: FnOnce(Flow<T, T, SideLine<T>>) -> Branch<T>,
+    {
+        let uid = uid.into();
+        self.stages.push(Stage::new(uid.clone(), StageKind::SideOutput));
+        let branch = self.leave(branch);
+        let wire = move |launch: &mut Launch<'_>, behind: Vec<Outlet<T>>| {
+            let ways = (0..).zip(behind.into_iter().zip(branch.enter(launch)));
+            let parting = |(subtask, (main, late))| {
+                let report = launch.time.stage(&uid, subtask);
+                Outlet::Relay(Box::new(LateParting { main, late, report }) as Box<dyn Relay<T>>)
+            };
+            ways.map(parting).collect()
         };
         self.rebuild(|Segment { inflow, steps }| Segment { inflow, steps: steps.then_wire(wire) })
     }

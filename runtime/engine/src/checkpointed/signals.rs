@@ -50,6 +50,7 @@ impl JobExit {
         match error {
             JobError::StopDeadline(_) | JobError::Cancelled => JobExit::Interrupted,
             JobError::Unbalanced(_) => JobExit::Unbalanced,
+            JobError::StopRolledBack { .. } => JobExit::Failed,
             JobError::Store(cause) if cause.is_taken_over() || cause.is_held() => JobExit::Fenced,
             error if error.is_fenced() => JobExit::Fenced,
             error if error.is_bad_record() => JobExit::BadRecord,

@@ -143,10 +143,11 @@ impl<D> Sink<'_, D> {
             chain,
             driver: (self.make_driver)(subtask),
             clock: Arc::clone(launch.clock),
+            report: launch.time.stage(self.uid, subtask),
             commands,
             events: launch.events.clone(),
             cancel: launch.cancel.clone(),
         };
-        launch.tasks.spawn(task.run(ctx, restored));
+        launch.tasks.spawn(subtask, task.run(ctx, restored));
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use levada_core::template::Fate;
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
@@ -43,6 +44,11 @@ pub(crate) trait SinkResolver: Send {
 
     fn open(&mut self, ctx: SinkContext) -> BoxFuture<'_, Result<(), DriverError>>;
 
+    /// How long the target keeps a transaction; known once it is open.
+    fn transaction_timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// Asks what became of everything that the states of all subtasks hold back.
     fn inspect<'a>(
         &'a mut self,
@@ -57,8 +63,12 @@ pub(crate) trait SinkResolver: Send {
         to: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<FoundTransaction>, DriverError>>;
 
-    /// Ends whatever the states do not hold back.
-    fn fence<'a>(&'a mut self, states: &'a [State]) -> BoxFuture<'a, Result<(), DriverError>>;
+    /// Ends whatever was begun for checkpoints below `first` and the states do not hold back.
+    fn fence<'a>(
+        &'a mut self,
+        first: CheckpointId,
+        states: &'a [State],
+    ) -> BoxFuture<'a, Result<(), DriverError>>;
 
     /// Takes out of a state what is known to be visible: all that it holds back.
     fn settled(&self, state: &State) -> Result<State, StateError>;

@@ -13,6 +13,7 @@ use crate::driver::{DriverContext, DriverError, Restored, SinkDriver};
 use crate::error::JobError;
 use crate::map::Chain;
 use crate::message::Stopped;
+use crate::time::StageReport;
 
 pub(crate) struct SinkTask<I, T, D> {
     pub(crate) participant: Participant,
@@ -21,6 +22,8 @@ pub(crate) struct SinkTask<I, T, D> {
     pub(crate) chain: Box<dyn Chain<I, T>>,
     pub(crate) driver: D,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where it notes the watermark, and what came behind it.
+    pub(crate) report: StageReport,
     pub(crate) commands: Commands,
     pub(crate) events: Events,
     pub(crate) cancel: CancellationToken,
@@ -77,10 +80,11 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
     async fn take(&mut self, element: StreamElement<I>) -> Result<(), Stopped> {
         match element {
             StreamElement::Batch(batch) => {
-                for element in self.chain.process(batch).elements {
+                let produced = self.chain.process(batch);
+                for element in produced.elements {
                     self.write(element).await?;
                 }
-                Ok(())
+                produced.failure.map_or(Ok(()), |failure| Err(Stopped::Error(failure)))
             }
             StreamElement::Refused(refused) => Err(Stopped::Error(JobError::Refused {
                 coordinates: refused.coordinates(),
@@ -92,7 +96,12 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
                 self.driven(finished)?;
                 self.tell(Event::Ended(self.participant.clone()))
             }
-            // The inlet keeps the watermark; nobody here acts on idleness.
+            // The inlet keeps it for the writes.
+            StreamElement::Watermark(watermark) => {
+                self.report.reached(watermark);
+                Ok(())
+            }
+            // Nobody here acts on idleness.
             _ => Ok(()),
         }
     }
@@ -102,6 +111,7 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
             StreamElement::Batch(batch) => {
                 let ctx =
                     WriteContext { processing_time: self.clock.now(), watermark: self.inlet.watermark() };
+                self.report.count_late(&batch);
                 let written = self.driver.write(batch, &ctx).await;
                 self.driven(written)
             }

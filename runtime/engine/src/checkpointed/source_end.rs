@@ -4,7 +4,8 @@ use levada_core::Source;
 use levada_core::template::SourceFunction;
 
 use super::flow::Flow;
-use super::input::{Function, Input as SourceInput, Splits};
+use super::function_input::Function;
+use super::input::{Input as SourceInput, Splits};
 use super::launch::Launch;
 use super::line::MainLine;
 use super::segment::{Feeds, Inflow, Segment, Steps};
@@ -23,8 +24,8 @@ impl<I> Inflow<I, MainLine> for FromSource<I> {
         let feed = |subtask| {
             let (participant, commands) = launch.enlist(&self.uid, subtask, true);
             let restored = launch.state_of(&participant);
-            let ctx = launch.source_context(subtask);
-            SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands }
+            let (ctx, time) = (launch.source_context(subtask), launch.time_context(&participant));
+            SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands, time }
         };
         Feeds::Sources((0..parallelism).map(feed).collect())
     }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use levada_core::template::{Fate, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
 
 use super::sink_part::{BoxFuture, FoundTransaction, Shared, SinkPart, SinkResolver};
-use crate::driver::{DriverError, JobRecovery, StoredTransaction, TwoPhaseOptions, age, without_pending};
+use crate::driver::{DriverError, JobRecovery, StoredTransaction, TwoPhaseOptions, without_pending};
 
 /// The part of a two-phase sink.
 pub(crate) struct TwoPhasePart<T, F> {
@@ -57,6 +58,10 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
         Box::pin(async move { self.sink.open(ctx).await.map_err(DriverError::sink("open")) })
     }
 
+    fn transaction_timeout(&self) -> Option<Duration> {
+        self.sink.transaction_timeout()
+    }
+
     fn inspect<'a>(
         &'a mut self,
         states: &'a [State],
@@ -67,7 +72,7 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
             let fates = recovery.fates(&mut self.sink).await?;
             let timeout = self.sink.transaction_timeout();
             let all = recovery.transactions().iter().zip(fates).map(|(transaction, fate)| {
-                let age = age(transaction.begun_at, now);
+                let age = now.since(transaction.begun_at);
                 let is_loss_tolerated = self.options.on_loss.tolerates_restored(age, timeout);
                 FoundTransaction { is_loss_tolerated, ..found(transaction, fate) }
             });
@@ -99,11 +104,15 @@ impl<T: Send + 'static, K: TwoPhaseCommitSink<T>> SinkResolver for TwoPhaseResol
         })
     }
 
-    fn fence<'a>(&'a mut self, states: &'a [State]) -> BoxFuture<'a, Result<(), DriverError>> {
+    fn fence<'a>(
+        &'a mut self,
+        first: CheckpointId,
+        states: &'a [State],
+    ) -> BoxFuture<'a, Result<(), DriverError>> {
         Box::pin(async move {
             let recovery = JobRecovery::<K::Handle>::read(states)?;
             let newest = recovery.transactions().iter().map(|transaction| transaction.checkpoint).max();
-            recovery.fence(&mut self.sink, newest).await
+            recovery.fence(&mut self.sink, first, newest).await
         })
     }
 

@@ -92,7 +92,12 @@ impl<C: CheckpointCommitter> SinkResolver for WriteAheadResolver<C> {
         })
     }
 
-    fn fence<'a>(&'a mut self, _states: &'a [State]) -> BoxFuture<'a, Result<(), DriverError>> {
+    /// Each subtask's committer fences when it opens.
+    fn fence<'a>(
+        &'a mut self,
+        _first: CheckpointId,
+        _states: &'a [State],
+    ) -> BoxFuture<'a, Result<(), DriverError>> {
         Box::pin(async { Ok(()) })
     }
 

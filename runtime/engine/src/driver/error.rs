@@ -81,6 +81,21 @@ pub enum DriverError {
         #[source]
         cause: Box<SinkError>,
     },
+    /// A part of a segment is missing or damaged: its records will never be sent, so nothing behind them may be.
+    #[error("piece {piece} of {pieces} of segment {marker} with {records} records cannot be read")]
+    Unreadable {
+        /// The segment's marker.
+        marker: Marker,
+        /// How many records are in the segment.
+        records: u64,
+        /// Which one, from 1.
+        piece: usize,
+        /// How many there are. The last one is what the checkpoint's state holds of the segment itself.
+        pieces: usize,
+        /// What is wrong with it.
+        #[source]
+        cause: BoxError,
+    },
     /// A segment was sent, but not its marker with it, as the committer has promised.
     #[error("segment {marker} was sent without its marker, which was to be committed with the data")]
     MarkerMissing {

@@ -17,6 +17,7 @@ pub const FAIL_POINTS: &[&str] = &[
     "wal::after_send",
     "wal::before_marker",
     "wal::after_marker",
+    "marker_file::before_write",
     "marker_file::before_rename",
     "marker_file::after_rename",
 ];

@@ -33,7 +33,7 @@ mod tally;
 mod two_phase;
 mod write_ahead;
 
-pub(crate) use two_phase::{age, without_pending};
+pub(crate) use two_phase::without_pending;
 pub(crate) use write_ahead::stored_segments;
 
 use std::fmt;
@@ -54,7 +54,7 @@ pub use two_phase::{
     Decision, JobRecovery, LossPolicy, StoredTransaction, TimeoutTooShort, TwoPhaseDriver, TwoPhaseOptions,
     check_timeout, decide,
 };
-pub use write_ahead::{FileCommitter, Inline, PieceStore, WriteAheadDriver};
+pub use write_ahead::{FileCommitter, Inline, PieceError, PieceStore, WriteAheadDriver};
 
 /// Drives a sink through the life of a task.
 ///

@@ -27,7 +27,7 @@ pub struct RestorePolicy {
     /// Sinks may publish again what they have published.
     pub allow_replay: bool,
     /// A store in which nothing can be used counts as empty.
-    pub allow_empty: bool,
+    pub allow_fresh_start: bool,
 }
 
 /// How to start.
@@ -100,6 +100,19 @@ pub enum Refusal {
         id: CheckpointId,
         /// The attempt that is to go on from it.
         attempt: u64,
+    },
+    /// The newest checkpoint was taken by a job of another name.
+    #[error(
+        "checkpoint {id} of this store is of job {owner:?}, and this is {job:?}: give each job a store of its own, or, if the \
+         job was renamed, name the checkpoint to go on from"
+    )]
+    AnotherJob {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// Who took it.
+        owner: String,
+        /// Who was to go on from it.
+        job: String,
     },
     /// The one that was asked for is not there, or is being discarded.
     #[error("checkpoint {0} is not in the store")]
@@ -234,7 +247,7 @@ fn latest(entries: &[Entry], damages: &[Damage], policy: RestorePolicy) -> Decis
     let usable = usable.find(|(number, _)| damages_of(*number, damages).is_empty());
     let Some((number, manifest)) = usable else {
         let never = damages.is_empty() && newest_resolved(entries).max(horizon(entries)).is_none();
-        return match never || policy.allow_empty {
+        return match never || policy.allow_fresh_start {
             true => Decision::Fresh,
             false => Decision::Refuse(Refusal::NothingUsable(damages.to_vec())),
         };

@@ -8,6 +8,7 @@ use levada_core::{CheckpointId, Timestamp};
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::Store;
@@ -15,7 +16,7 @@ use super::backend::{is_taken, unavailable};
 use super::entry::{Entry, EntryKind, LeaseRecord, milliseconds};
 use super::error::{Holder, StoreError};
 use super::failpoint::is_answer_lost;
-use super::frame;
+use super::frame::{self, Flaw};
 use super::log::{self, Damage, Piece};
 use super::manifest::Manifest;
 use super::part::PartHome;
@@ -80,8 +81,9 @@ enum Put {
     Taken,
 }
 
-/// Remembers the writers of leases that nobody in this process got to hold: their put failed or was dropped, and the entry
-/// may exist. Without it such an entry would be held by a process that lives, this one.
+/// Remembers the writers of leases that nobody in this process holds: their put failed or was dropped, and the entry may
+/// exist; or they were given up, and that could not be written. Without it such a lease would be held by a process that
+/// lives, this one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orphans(Arc<Mutex<BTreeSet<String>>>);
 
@@ -244,10 +246,12 @@ impl Lease {
     /// Only after it may anybody be notified.
     ///
     /// # Errors
-    /// As [`Lease::resolve`]. After [`StoreError::Unavailable`] and [`StoreError::Folder`] the checkpoint may be complete
-    /// all the same; it counts as failed, and its parts stay until retention passes it.
+    /// As [`Lease::resolve`], and [`StoreError::Damaged`] when the store was emptied or exchanged. After
+    /// [`StoreError::Unavailable`] and [`StoreError::Folder`] the checkpoint may be complete all the same; it counts as
+    /// failed, and its parts stay until retention passes it.
     pub async fn complete(&mut self, manifest: Manifest) -> Result<u64, StoreError> {
         let id = manifest.id;
+        self.must_be_there().await?;
         // Before the await: a dropped future leaves the outcome open, too.
         self.unsettled.insert(id);
         let number = self.append(EntryKind::Checkpoint(manifest)).await?;
@@ -282,7 +286,8 @@ impl Lease {
     /// only an append can guard.
     ///
     /// # Errors
-    /// [`StoreError::TakenOver`] when another process has taken it; or the store cannot be read.
+    /// [`StoreError::TakenOver`] when another process has taken it, [`StoreError::Damaged`] when the store was emptied or
+    /// exchanged; or the store cannot be read.
     pub async fn confirm(&self) -> Result<(), StoreError> {
         let log = self.store.log().await?;
         match log.newest_lease() {
@@ -290,7 +295,17 @@ impl Lease {
                 let by = Some(Box::new(lease.holder(entry.number)));
                 Err(StoreError::TakenOver { number: entry.number, by })
             }
-            _ => Ok(()),
+            _ => self.must_be_there().await,
+        }
+    }
+
+    /// Looks whether the store is still the one that the lease is in. A folder that was deleted, or whose disk was
+    /// unmounted, takes new entries: what follows would go on from them, or from nothing.
+    async fn must_be_there(&self) -> Result<(), StoreError> {
+        match self.store.backend.read_entry(self.attempt).await? {
+            Some(_) => Ok(()),
+            // Lease entries are never deleted.
+            None => Err(Damage::new(Some(self.attempt), Piece::Entry, Flaw::Missing).into()),
         }
     }
 
@@ -366,6 +381,7 @@ impl Lease {
         if let Err(error) = self.heartbeat().write(true).await {
             let error: &dyn std::error::Error = &error;
             warn!(owner = self.record.owner, error, "the next process may have to wait for the lease");
+            self.store.orphans.writers().insert(self.writer);
         }
     }
 }
@@ -391,10 +407,14 @@ impl Heartbeat {
 
     /// Says it every five seconds, until it is dropped. Cancel safe.
     pub async fn keep_beating(self) {
+        self.keep_beating_until(CancellationToken::new()).await;
+    }
+
+    /// Beats at its interval until it is told that it is enough. A beat on its way comes to its end.
+    pub(crate) async fn keep_beating_until(self, enough: CancellationToken) {
         let mut ticks = interval(HEARTBEAT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
+        while enough.run_until_cancelled(ticks.tick()).await.is_some() {
             if let Err(error) = self.beat().await {
                 let error: &dyn std::error::Error = &error;
                 warn!(attempt = self.attempt, error, "heartbeat failed");

@@ -26,6 +26,7 @@ const CHUNKS_UNDER_WAY: usize = 2;
 
 /// The folder that parts lie in.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PartHome {
     /// That of a checkpoint, which retention deletes.
     Checkpoint(CheckpointId),

@@ -56,7 +56,7 @@ fn deletable_entries(log: &Log) -> Vec<u64> {
     log.entries.iter().filter(|entry| !notes(entry)).map(|entry| entry.number).filter(may_go).collect()
 }
 
-/// Tells whether a part, by its name below the folder of parts, belongs to a checkpoint that was or would have been
+/// Tells whether a part or a piece, by its name below its folder, belongs to a checkpoint that was or would have been
 /// before the horizon, and to none that is kept.
 fn is_garbage(name: &str, horizon: Option<CheckpointId>, referenced: &BTreeSet<&str>) -> bool {
     let owner = name.split_once('/').and_then(|(owner, _)| id::parse(owner));
@@ -91,17 +91,14 @@ impl Lease {
     async fn sweep_pieces(&self, log: &Log) -> Result<u64, StoreError> {
         let backend = &self.store().backend;
         let newest = log.entries.iter().filter_map(Entry::manifest).map(|manifest| manifest.id).max();
-        let kept: BTreeSet<String> = checkpoints(&log.entries)
-            .flat_map(|(_, manifest)| manifest.pieces())
-            .map(|piece| piece.name.clone())
-            .collect();
+        let named = checkpoints(&log.entries).flat_map(|(_, manifest)| manifest.pieces());
+        let kept: BTreeSet<&str> = named.map(|piece| piece.name.as_str()).collect();
         let folder = backend.path(&["pieces"]);
         let mut garbage = Vec::new();
         for piece in backend.list("pieces").await? {
             let Some(segments) = piece.location.prefix_match(&folder) else { continue };
             let name = segments.map(|segment| segment.as_ref().to_owned()).collect::<Vec<_>>().join("/");
-            let owner = name.split_once('/').and_then(|(owner, _)| id::parse(owner));
-            if owner.is_some_and(|owner| Some(owner) <= newest) && !kept.contains(&name) {
+            if is_garbage(&name, newest, &kept) {
                 garbage.push((name, piece.location));
             }
         }

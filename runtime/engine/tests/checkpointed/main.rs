@@ -2,6 +2,7 @@
 
 mod flow;
 mod manifests;
+mod panics;
 mod pieces;
 mod recovery;
 mod savepoints;
@@ -11,3 +12,4 @@ mod several;
 mod signals;
 mod states;
 mod target;
+mod timeouts;

@@ -115,6 +115,30 @@ async fn a_missing_piece_is_damage_and_is_named() {
     assert!(chain(&error).contains("is damaged") && chain(&error).contains("missing"), "{error:?}");
 }
 
+/// [TPL-06] [CHK-08] A piece that goes missing while its segment waits fails the job at the next notification, and each start
+/// behind it finds the damage in the checkpoint.
+#[tokio::test]
+async fn a_piece_that_goes_missing_ends_the_job_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scene, segments) = (scene_in(folder.path()).await, Segments::default());
+    segments.lock().is_closed = true;
+    let mut first = scene.start(job(&scene, &segments));
+    scene.resolve(&first, 300, 2).await;
+    for piece in files(&folder.path().join("pieces")) {
+        std::fs::remove_file(piece).unwrap();
+    }
+    // The last notification may still be under way, and end the job before this one is asked for.
+    first.trigger_checkpoint().await.ok();
+    let error = chain(&first.wait().await.unwrap_err());
+    for part in
+        ["sink \"segments\"", "of segment count/segments/", "with 150 records cannot be read", "is missing"]
+    {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    let again = scene.start(job(&scene, &segments).restarts(restarts(3))).wait().await.unwrap_err();
+    assert!(chain(&again).contains("missing"), "{again:?}");
+}
+
 /// [TPL-06] [CHK-12] A savepoint's segments outlive the checkpoints that held them.
 #[tokio::test]
 async fn pieces_that_a_savepoint_names_are_kept() {

@@ -4,7 +4,7 @@ use levada_core::CheckpointId;
 use levada_engine::store::{RestoreFrom, Store};
 use levada_engine::{Drain, TakenSavepoint};
 
-use crate::scene::{END, Scene, all, chain, up_to};
+use crate::scene::{END, Scene, all, chain, restarts, up_to};
 
 /// Stops a job of two subtasks with a savepoint of 300 numbers.
 async fn stopped_at_300(scene: &Scene, drain: Drain) -> TakenSavepoint {
@@ -98,6 +98,25 @@ async fn an_older_checkpoint_needs_a_replay_and_the_refusal_says_of_what() {
     let unknown = chain(&scene.finish(from(CheckpointId::new(900, 1))).await.unwrap_err());
     assert!(unknown.contains("checkpoint 900-1 is not in the store"), "{unknown}");
     scene.finish(from(older).allow_replay()).await.unwrap();
+    assert_eq!(scene.target.visible().len(), END as usize + 200);
+}
+
+/// [CHK-21] A replay is allowed once: a restart goes on from what its own start has completed.
+#[tokio::test]
+async fn a_restart_goes_on_from_its_own_checkpoint_and_not_again_from_the_older_one() {
+    let scene = Scene::new().await;
+    let mut job = scene.start(scene.job(2));
+    let older = scene.resolve(&job, 300, 2).await;
+    scene.reach(&job, 500, 2).await;
+    job.stop().await.unwrap();
+    job.wait().await.unwrap();
+    let replay = scene.job(2).restore_from(RestoreFrom::Checkpoint(older)).allow_replay();
+    let mut job = scene.start(replay.restarts(restarts(1)));
+    scene.resolve(&job, 700, 2).await;
+    *scene.gate.fail_at.lock().unwrap() = Some(800);
+    scene.gate.raise(u64::MAX);
+    assert_eq!(job.wait().await.unwrap().restarts, 1);
+    // Those from 300 to 500 once more, and none of those behind.
     assert_eq!(scene.target.visible().len(), END as usize + 200);
 }
 

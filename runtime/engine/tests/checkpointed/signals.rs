@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use levada_core::batch::Coordinates;
+use levada_core::{CheckpointId, ErrorClass, SinkError, SplitId};
 use levada_engine::store::Store;
-use levada_engine::{JobExit, JobState, STOP_DEADLINE, run_until_signal};
+use levada_engine::{JobError, JobExit, JobState, STOP_DEADLINE, run_until_signal};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -116,4 +118,28 @@ async fn a_second_signal_ends_the_job_now() {
     assert_eq!(process.wait_for("committed"), "committed 0");
     assert_eq!(process.exit_code(), Some(JobExit::Interrupted as i32));
     assert!(begun.elapsed() < deadline);
+}
+
+/// [CHK-13] Scripts rely on the numbers.
+#[test]
+fn every_way_to_end_has_its_exit_code() {
+    let coordinates = Coordinates { split: SplitId::new("flights", 0), offset: 7 };
+    let sink = |class| {
+        let cause = SinkError::new(class, "no");
+        JobError::Sink { uid: "table".to_owned(), subtask: 0, cause }
+    };
+    let unknown = JobError::UnknownState { checkpoint: CheckpointId::new(1, 1), uid: "gone".to_owned() };
+    let ends = [
+        (JobError::Panicked { subtask: 0 }, 1),
+        (sink(ErrorClass::Fatal), 1),
+        (unknown, 3),
+        (JobError::Refused { coordinates, reason: "no".into() }, 4),
+        (sink(ErrorClass::Fenced), 5),
+        (JobError::StopDeadline(STOP_DEADLINE), 7),
+        (JobError::Cancelled, 7),
+    ];
+    for (error, code) in ends {
+        let text = format!("{error:?}");
+        assert_eq!(JobExit::of(&Err(error)) as u8, code, "{text}");
+    }
 }

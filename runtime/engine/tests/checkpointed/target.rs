@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, ErrorClass, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, ErrorClass, SinkContext, SinkError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -17,6 +17,7 @@ pub(crate) enum Phase {
 
 #[derive(Debug)]
 pub(crate) struct Transaction {
+    named_for: CheckpointId,
     pub(crate) numbers: Vec<u64>,
     pub(crate) phase: Phase,
 }
@@ -135,7 +136,7 @@ impl TwoPhaseCommitSink<u64> for TargetSink {
         let handle = format!("{}/{name}", self.name);
         let mut inner = self.target.lock();
         inner.call("begin", &handle);
-        let transaction = Transaction { numbers: Vec::new(), phase: Phase::Open };
+        let transaction = Transaction { named_for: name.checkpoint, numbers: Vec::new(), phase: Phase::Open };
         assert!(inner.transactions.insert(handle.clone(), transaction).is_none(), "{handle} was used before");
         Ok(handle)
     }
@@ -205,7 +206,7 @@ impl TwoPhaseCommitSink<u64> for TargetSink {
         Ok(Some(handles.iter().map(fate).collect()))
     }
 
-    async fn fence(&mut self, kept: &[String]) -> Result<(), SinkError> {
+    async fn fence(&mut self, first: CheckpointId, kept: &[String]) -> Result<(), SinkError> {
         let prefix = format!("{}/", self.name);
         let mut inner = self.target.lock();
         if inner.is_simple {
@@ -213,8 +214,8 @@ impl TwoPhaseCommitSink<u64> for TargetSink {
         }
         inner.call("fence", &kept.join(" "));
         for (handle, transaction) in &mut inner.transactions {
-            if handle.starts_with(&prefix) && transaction.phase != Phase::Committed && !kept.contains(handle)
-            {
+            let is_earlier = handle.starts_with(&prefix) && transaction.named_for < first;
+            if is_earlier && transaction.phase != Phase::Committed && !kept.contains(handle) {
                 transaction.phase = Phase::Aborted;
             }
         }

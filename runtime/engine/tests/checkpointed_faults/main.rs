@@ -128,6 +128,41 @@ fn hold_first_at(point: &'static str) -> (Arc<Notify>, mpsc::Sender<()>) {
     (held, release)
 }
 
+/// [TPL-12] [CHK-15] A start stands still between its last look at the lease and its fence, is taken over, and wakes up when the
+/// later attempt has pre-committed for a complete checkpoint: it ends itself, and what waits still waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_wakes_up_behind_a_takeover_fences_nothing_of_the_later_attempt() {
+    let scenario = FailScenario::setup();
+    let scene = Scene::new().await;
+    let (held, release) = hold_first_at("recovery::before_fence");
+    let mut woken = scene.start(scene.job(2));
+    held.notified().await;
+
+    let mut later = scene.start(scene.job(2).take_over());
+    scene.resolve(&later, 300, 2).await;
+    scene.target.set_away(true);
+    scene.reach(&later, 600, 2).await;
+    later.trigger_checkpoint().await.unwrap();
+    later.wait().await.unwrap_err();
+    scene.target.set_away(false);
+    let waiting = scene.target.in_phase(Phase::PreCommitted);
+    assert!(!waiting.is_empty());
+
+    scene.target.take_calls();
+    drop(release);
+    // It may be reading by then; with its next checkpoint it finds out.
+    woken.trigger_checkpoint().await.ok();
+    let error = woken.wait().await.unwrap_err();
+    assert!(matches!(&error, JobError::Store(cause) if cause.is_taken_over()), "{error:?}");
+    assert!(scene.target.take_calls().iter().any(|call| call.starts_with("fence")), "it has fenced");
+    // Beside what it has pre-committed itself.
+    let still_waiting = scene.target.in_phase(Phase::PreCommitted);
+    assert!(waiting.iter().all(|handle| still_waiting.contains(handle)), "{waiting:?}, {still_waiting:?}");
+    scene.finish(scene.job(2).take_over()).await.unwrap();
+    assert_eq!(scene.target.visible(), all());
+    scenario.teardown();
+}
+
 /// Pauses a job before it writes the entry of a checkpoint of 600 numbers that all tasks have acked; another takes over,
 /// goes on from the one of 300 and comes to its end; then the first goes on. Returns what it came to.
 async fn overtaken_before_its_entry(scene: &Scene, is_conditional: bool) -> Result<(), JobError> {

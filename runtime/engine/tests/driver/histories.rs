@@ -68,7 +68,7 @@ trait Kind {
     fn driver(&self) -> Self::Driver;
     fn faults<R>(&self, change: impl FnOnce(&mut Faults) -> R) -> R;
     fn fail(&self, times: usize);
-    async fn recover(&self, newest: Option<&Complete>) -> Result<(), DriverError>;
+    async fn recover(&self, first: CheckpointId, newest: Option<&Complete>) -> Result<(), DriverError>;
 }
 
 impl Kind for transactions::Target {
@@ -86,10 +86,10 @@ impl Kind for transactions::Target {
         self.lock().faults.fail("commit", ErrorClass::Reconnect, times);
     }
 
-    async fn recover(&self, newest: Option<&Complete>) -> Result<(), DriverError> {
+    async fn recover(&self, first: CheckpointId, newest: Option<&Complete>) -> Result<(), DriverError> {
         let states = newest.map_or(&[][..], |newest| &newest.states);
         let recovery = JobRecovery::<String>::read(states)?;
-        recovery.fence(&mut self.sink(), newest.map(|newest| newest.checkpoint)).await
+        recovery.fence(&mut self.sink(), first, newest.map(|newest| newest.checkpoint)).await
     }
 }
 
@@ -109,7 +109,7 @@ impl Kind for segments::Target {
         self.lock().faults.fail(verb, ErrorClass::Reconnect, times);
     }
 
-    async fn recover(&self, _newest: Option<&Complete>) -> Result<(), DriverError> {
+    async fn recover(&self, _first: CheckpointId, _newest: Option<&Complete>) -> Result<(), DriverError> {
         Ok(())
     }
 }
@@ -149,7 +149,7 @@ impl<K: Kind> World<K> {
         self.sequence = 0;
         let newest = self.complete.last().cloned();
         self.position = newest.as_ref().map_or(0, |newest| newest.position);
-        self.kind.recover(newest.as_ref()).await?;
+        self.kind.recover(CheckpointId::new(self.attempt, 1), newest.as_ref()).await?;
 
         let parallelism = self.parallelisms[self.attempt as usize % self.parallelisms.len()];
         let shares = newest.as_ref().map(|newest| deal(&newest.states, parallelism));

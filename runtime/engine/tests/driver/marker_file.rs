@@ -79,6 +79,39 @@ async fn an_unfinished_file_is_passed_over_and_written_over() {
     assert_eq!(text, "levada markers 1\n1-1\n1-2\nend 2\n");
 }
 
+async fn fenced(folder: &Path, subtask: u32, first: CheckpointId) -> FileCommitter {
+    let mut committer = opened(folder, subtask).await;
+    committer.fence("sink", first).await.unwrap();
+    committer
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder.join("job/sink")).unwrap();
+    let mut names =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
+    names.sort();
+    names
+}
+
+/// [TPL-07] Also those of an earlier version, which name no opening, and what a crash has left unfinished.
+#[tokio::test]
+async fn a_later_opening_takes_over_the_files_of_earlier_ones() {
+    let folder = TempDir::new().unwrap();
+    opened(folder.path(), 0).await.commit(&marker("job", 0, id(1))).await.unwrap();
+    fenced(folder.path(), 1, CheckpointId::new(9, 1)).await.commit(&marker("job", 0, id(2))).await.unwrap();
+    fenced(folder.path(), 0, CheckpointId::new(9, 2)).await.commit(&marker("job", 0, id(3))).await.unwrap();
+    assert_eq!(files(folder.path()), ["0.by-0.from-9-2", "0.by-1.from-9-1"]);
+    fs::write(folder.path().join("job/sink/0.by-0.from-9-5.new"), "levada").unwrap();
+
+    let mut later = fenced(folder.path(), 0, CheckpointId::new(10, 1)).await;
+    later.commit(&marker("job", 0, id(4))).await.unwrap();
+    assert_eq!(files(folder.path()), ["0.by-0.from-10-1", "0.by-1.from-9-1"]);
+    let mut last = fenced(folder.path(), 0, CheckpointId::new(11, 1)).await;
+    for sequence in 1..=4 {
+        assert!(is_committed(&mut last, &marker("job", 0, id(sequence))).await, "{sequence}");
+    }
+}
+
 /// [TPL-07] Wherever a file was cut: never a marker more or less than was written.
 #[tokio::test]
 async fn a_file_cut_anywhere_is_an_error() {

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use levada_core::template::Fate::{self, Aborted, Committed, Pending, Unknown};
+use levada_core::template::{TransactionName, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, State};
 use levada_engine::driver::{Decision, JobRecovery, SinkDriver, TimeoutTooShort, check_timeout, decide};
 
 use crate::scripted::{barrier, context, id, restored, write};
 use crate::transactions::Target;
+
+fn of(attempt: u64, sequence: u64) -> CheckpointId {
+    CheckpointId::new(attempt, sequence)
+}
 
 /// Decides over a checkpoint 2 of which `old` were covered by checkpoint 1 already.
 fn decided(old: &[Fate], new: &[Fate]) -> Decision {
@@ -109,7 +114,7 @@ async fn the_fence_ends_what_no_checkpoint_names_and_keeps_what_pends() {
     let recovery = JobRecovery::<String>::read(&second).unwrap();
     let decision = recovery.inspect(&mut sink, Some(id(1))).await.unwrap();
     assert_eq!(decision, Decision::CommitAll);
-    recovery.fence(&mut sink, Some(id(2))).await.unwrap();
+    recovery.fence(&mut sink, of(2, 1), Some(id(2))).await.unwrap();
     let (open, pending) = target.left_over();
     assert_eq!((open.len(), pending.len()), (0, 4));
 
@@ -131,7 +136,7 @@ async fn a_roll_back_drops_the_newest_checkpoint_and_restores_the_one_before() {
     // A process that dies in between does it again.
     for _ in 0..2 {
         recovery.roll_back(&mut sink, Some(id(1))).await.unwrap();
-        recovery.fence(&mut sink, Some(id(1))).await.unwrap();
+        recovery.fence(&mut sink, of(2, 1), Some(id(1))).await.unwrap();
     }
     restore(&target, id(1), &first).await;
     assert_eq!(target.visible(), [0, 1]);
@@ -145,20 +150,40 @@ async fn a_start_without_a_checkpoint_ends_everything_of_earlier_attempts() {
     two_subtasks(&target).await;
     let nothing: [&State; 0] = [];
     let recovery = JobRecovery::<String>::read(nothing).unwrap();
-    recovery.fence(&mut target.sink(), None).await.unwrap();
+    recovery.fence(&mut target.sink(), of(2, 1), None).await.unwrap();
     assert_eq!(target.left_over(), (vec![], vec![]));
     assert!(target.visible().is_empty());
+}
+
+/// [TPL-12] What bears the name of a checkpoint that the fencing start may not have taken is of a later one, or its own. Numbers
+/// of two digits, because attempts do not compare as texts.
+#[tokio::test]
+async fn a_fence_spares_what_is_named_from_its_first_checkpoint_on() {
+    let target = Target::default();
+    let mut sink = target.sink();
+    for checkpoint in [of(9, 11), of(10, 4), of(10, 5), of(11, 1), of(100, 1)] {
+        let mut handle = sink.begin(&TransactionName { subtask: 0, checkpoint }).await.unwrap();
+        sink.pre_commit(&mut handle).await.unwrap();
+    }
+    let nothing: [&State; 0] = [];
+    JobRecovery::<String>::read(nothing).unwrap().fence(&mut sink, of(10, 5), None).await.unwrap();
+    assert_eq!(target.left_over().1, ["10-5-0", "100-1-0", "11-1-0"]);
 }
 
 /// [TPL-15]
 #[test]
 fn a_timeout_must_cover_interval_checkpoint_and_downtime() {
-    let check = |timeout: Option<u64>| {
-        let seconds = Duration::from_secs;
-        check_timeout(timeout.map(seconds), seconds(60), seconds(600), seconds(3600))
-    };
+    let seconds = Duration::from_secs;
+    let check =
+        |timeout: Option<u64>| check_timeout(timeout.map(seconds), seconds(60), seconds(600), seconds(3600));
     assert_eq!(check(None), Ok(()));
     assert_eq!(check(Some(4260)), Ok(()));
-    let (timeout, needed) = (Duration::from_secs(4259), Duration::from_secs(4260));
-    assert_eq!(check(Some(4259)), Err(TimeoutTooShort { timeout, needed }));
+    let expected = TimeoutTooShort {
+        timeout: seconds(4259),
+        interval: seconds(60),
+        checkpoint_timeout: seconds(600),
+        downtime: seconds(3600),
+    };
+    assert_eq!(expected.needed(), seconds(4260));
+    assert_eq!(check(Some(4259)), Err(expected));
 }

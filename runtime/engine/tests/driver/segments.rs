@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use levada_core::template::{CheckpointCommitter, Marker, Segment, WriteAheadSink};
 use levada_core::{BoxError, CheckpointId, SinkContext, SinkError, Timestamp};
-use levada_engine::driver::{PieceStore, Retry, WriteAheadDriver};
+use levada_engine::driver::{PieceError, PieceStore, Retry, WriteAheadDriver};
 
-use crate::scripted::Faults;
+use crate::scripted::{Entered, Faults};
 
 pub(crate) type Driver = WriteAheadDriver<u64, ScriptedSink, ScriptedCommitter>;
 
@@ -183,8 +183,11 @@ impl PieceStore for MemoryPieces {
         Ok(reference)
     }
 
-    async fn get(&mut self, reference: &[u8]) -> Result<Vec<u8>, BoxError> {
-        let piece = self.target.lock().pieces.get(reference).cloned();
-        piece.ok_or_else(|| "no such piece".into())
+    async fn get(&mut self, reference: &[u8]) -> Result<Vec<u8>, PieceError> {
+        let mut state = self.target.lock();
+        let entered = state.faults.enter("get_piece").and_then(Entered::leave);
+        entered.map_err(|error| PieceError::Unavailable(error.into()))?;
+        let piece = state.pieces.get(reference).cloned();
+        piece.ok_or_else(|| PieceError::Damaged("no such piece".into()))
     }
 }

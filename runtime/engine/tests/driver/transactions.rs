@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, ErrorClass, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, ErrorClass, SinkContext, SinkError};
 use levada_engine::driver::{Retry, TwoPhaseDriver, TwoPhaseOptions};
 
 use crate::scripted::Faults;
@@ -22,6 +22,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Transaction {
+    named_for: CheckpointId,
     numbers: Vec<u64>,
     phase: Phase,
 }
@@ -130,7 +131,8 @@ impl TwoPhaseCommitSink<u64> for ScriptedSink {
     async fn begin(&mut self, name: &TransactionName) -> Result<String, SinkError> {
         let handle = name.to_string();
         self.0.lock().call("begin", &handle, |state| {
-            let transaction = Transaction { numbers: Vec::new(), phase: Phase::Open };
+            let transaction =
+                Transaction { named_for: name.checkpoint, numbers: Vec::new(), phase: Phase::Open };
             let taken = state.transactions.insert(handle.clone(), transaction);
             assert!(taken.is_none(), "the name {handle} was used before");
             Ok(handle.clone())
@@ -195,10 +197,11 @@ impl TwoPhaseCommitSink<u64> for ScriptedSink {
         })
     }
 
-    async fn fence(&mut self, kept: &[String]) -> Result<(), SinkError> {
+    async fn fence(&mut self, first: CheckpointId, kept: &[String]) -> Result<(), SinkError> {
         self.0.lock().call("fence", &kept.join(" "), |state| {
             for (handle, transaction) in &mut state.transactions {
-                if transaction.phase != Phase::Committed && !kept.contains(handle) {
+                let is_earlier = transaction.named_for < first;
+                if is_earlier && transaction.phase != Phase::Committed && !kept.contains(handle) {
                     transaction.phase = Phase::Aborted;
                 }
             }

@@ -1,6 +1,6 @@
 //! The life of segments, with the numbers of Flink's own cases.
 
-use levada_core::{CheckpointId, ErrorClass, State};
+use levada_core::{CheckpointId, ErrorChain, ErrorClass, State};
 use levada_engine::driver::{DriverError, SinkDriver};
 
 use crate::scripted::{barrier, context, deal, id, restored, time_of, write};
@@ -329,20 +329,48 @@ async fn a_long_interval_is_stored_in_pieces_before_its_barrier() {
     assert_eq!(target.visible(), (1..=11).collect::<Vec<_>>());
 }
 
-/// [TPL-06] A piece that cannot be read holds its segment back; nothing of it is sent.
+/// [TPL-06] A store that does not answer holds the segment back; nothing of it is sent, and all of it later.
 #[tokio::test]
-async fn a_missing_piece_sends_nothing_of_its_segment() {
+async fn a_piece_that_cannot_be_read_at_the_moment_holds_its_segment_back() {
     let target = Target::default();
     let mut driver = target.driver_with_pieces(9);
     driver.open(context(0, 1, 1), None).await.unwrap();
     write(&mut driver, [1]).await.unwrap();
     barrier(&mut driver, id(1)).await.unwrap();
-    let pieces = std::mem::take(&mut target.lock().pieces);
+    target.lock().faults.fail("get_piece", ErrorClass::Retry, 1);
     driver.complete(id(1)).await.unwrap();
     assert!(target.visible().is_empty());
-    target.lock().pieces = pieces;
     driver.complete(id(1)).await.unwrap();
     assert_eq!(target.visible(), [1]);
+}
+
+/// [TPL-06] What is missing or damaged is found so by every later notification, too: the task fails instead of waiting, with
+/// the segment, the piece and the cause, and nothing of the segment or of later ones is sent.
+#[tokio::test]
+async fn a_missing_or_damaged_piece_fails_the_task() {
+    for is_missing in [true, false] {
+        let target = Target::default();
+        let mut driver = target.driver_with_pieces(18);
+        driver.open(context(0, 1, 1), None).await.unwrap();
+        for number in 1..=5 {
+            write(&mut driver, [number]).await.unwrap();
+        }
+        barrier(&mut driver, id(1)).await.unwrap();
+        write(&mut driver, [6]).await.unwrap();
+        barrier(&mut driver, id(2)).await.unwrap();
+        let last = target.lock().pieces.pop_last().unwrap();
+        if !is_missing {
+            target.lock().pieces.insert(last.0, last.1[..10].to_vec());
+        }
+        let error = driver.complete(id(2)).await.unwrap_err();
+        let text = ErrorChain(&error).to_string();
+        assert!(
+            text.starts_with("piece 2 of 3 of segment job/sink/0/1-1 with 5 records cannot be read: "),
+            "{text}"
+        );
+        assert_eq!(text.contains("no such piece"), is_missing, "{text}");
+        assert!(target.visible().is_empty());
+    }
 }
 
 /// [CHK-08] A marker is kept as long as one of the two newest complete checkpoints holds its segment.

@@ -18,6 +18,7 @@ mod transactions;
 use std::sync::{Arc, Mutex};
 
 use fail::FailScenario;
+use levada_core::template::{CheckpointCommitter, Marker};
 use levada_core::{CheckpointId, State};
 use levada_engine::driver::{
     DriverError, FAIL_POINTS, FileCommitter, IdempotentDriver, JobRecovery, Restored, SinkDriver,
@@ -125,7 +126,9 @@ async fn two_phase_commit_is_exactly_once_whichever_point_the_process_dies_at() 
             let newest = store.newest();
             let recovery = JobRecovery::<String>::read(newest.as_ref().map(|(.., state)| state)).unwrap();
             let checkpoint = newest.as_ref().map(|(checkpoint, ..)| *checkpoint);
-            recovery.fence(&mut target.sink(), checkpoint).await.unwrap();
+            // Whatever is in the target is of an earlier process.
+            let first = CheckpointId::new(u64::MAX, 1);
+            recovery.fence(&mut target.sink(), first, checkpoint).await.unwrap();
             target.driver()
         };
         survive(point, pass, start).await;
@@ -138,7 +141,8 @@ async fn two_phase_commit_is_exactly_once_whichever_point_the_process_dies_at() 
 #[tokio::test]
 async fn write_ahead_repeats_only_between_send_and_marker() {
     let _scenario = FailScenario::setup();
-    let window = ["wal::after_send", "wal::before_marker", "marker_file::before_rename"];
+    let window =
+        ["wal::after_send", "wal::before_marker", "marker_file::before_write", "marker_file::before_rename"];
     for (point, pass) in points(&["wal::", "marker_file::"]) {
         let (target, folder) = (segments::Target::default(), TempDir::new().unwrap());
         let start = async |_: &Store| {
@@ -153,6 +157,57 @@ async fn write_ahead_repeats_only_between_send_and_marker() {
         let numbers = sent.into_iter().flat_map(|(.., numbers)| numbers).collect::<Vec<_>>();
         assert_eq!(numbers, all(), "death at {point}, pass {pass}");
         assert_eq!(repeated, usize::from(window.contains(&point)), "death at {point}, pass {pass}");
+    }
+}
+
+async fn committer(folder: &TempDir, first: CheckpointId) -> FileCommitter {
+    let mut committer = FileCommitter::new(folder.path());
+    committer.open(&context(0, 1, 1).sink).await.unwrap();
+    committer.fence("sink", first).await.unwrap();
+    committer
+}
+
+/// [TPL-07] [TPL-08] A task is cancelled while its marker is being written, and restarted; then the write comes to its end. The
+/// markers that the restarted task has written meanwhile are all there.
+#[tokio::test]
+async fn a_late_write_of_a_cancelled_task_takes_no_later_marker_away() {
+    let _scenario = FailScenario::setup();
+    let folder = TempDir::new().unwrap();
+    let marker = |sequence| Marker {
+        job: String::from("job"),
+        uid: String::from("sink"),
+        subtask: 0,
+        checkpoint: CheckpointId::new(1, sequence),
+    };
+    let mut first = committer(&folder, CheckpointId::new(1, 1)).await;
+    first.commit(&marker(1)).await.unwrap();
+
+    let (is_there, mut there) = tokio::sync::mpsc::unbounded_channel();
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(Some(wait));
+    fail::cfg_callback("marker_file::before_write", move || {
+        // The first that comes here; all others pass.
+        let Some(wait) = wait.lock().unwrap().take() else { return };
+        is_there.send(()).unwrap();
+        // Until the sender is gone.
+        let _ = wait.recv();
+    })
+    .unwrap();
+    let (second, third) = (marker(2), marker(3));
+    let cancelled = tokio::spawn(async move { first.commit(&second).await });
+    there.recv().await.unwrap();
+    cancelled.abort();
+    assert!(cancelled.await.unwrap_err().is_cancelled());
+
+    let mut restarted = committer(&folder, CheckpointId::new(1, 3)).await;
+    restarted.commit(&third).await.unwrap();
+    let (is_renamed, mut renamed) = tokio::sync::mpsc::unbounded_channel();
+    fail::cfg_callback("marker_file::after_rename", move || is_renamed.send(()).unwrap()).unwrap();
+    drop(release);
+    renamed.recv().await.unwrap();
+    let mut last = committer(&folder, CheckpointId::new(2, 1)).await;
+    for sequence in 1..=3 {
+        assert!(last.is_committed(&marker(sequence)).await.unwrap(), "{sequence}");
     }
 }
 

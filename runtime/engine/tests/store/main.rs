@@ -9,3 +9,4 @@ mod places;
 mod recovery;
 mod s3;
 mod savepoints;
+mod small_disk;

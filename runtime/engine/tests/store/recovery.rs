@@ -11,9 +11,9 @@ use levada_engine::store::{
 use crate::places::{Place, complete, state_of};
 
 const IDEMPOTENT: RestorePolicy =
-    RestorePolicy { every_sink_idempotent: true, allow_replay: false, allow_empty: false };
+    RestorePolicy { every_sink_idempotent: true, allow_replay: false, allow_fresh_start: false };
 const REPLAY: RestorePolicy =
-    RestorePolicy { every_sink_idempotent: false, allow_replay: true, allow_empty: false };
+    RestorePolicy { every_sink_idempotent: false, allow_replay: true, allow_fresh_start: false };
 
 fn id(sequence: u64) -> CheckpointId {
     CheckpointId::new(1, sequence)
@@ -164,7 +164,7 @@ async fn when_nothing_can_be_used_the_job_does_not_start_empty_by_itself() {
         let Decision::Refuse(Refusal::NothingUsable(damages)) = decision else { panic!("{decision:?}") };
         assert_eq!(damages.len(), 3);
     }
-    let asked = RestorePolicy { allow_empty: true, ..RestorePolicy::default() };
+    let asked = RestorePolicy { allow_fresh_start: true, ..RestorePolicy::default() };
     assert_eq!(decide(&recovery, asked), Decision::Fresh);
 }
 

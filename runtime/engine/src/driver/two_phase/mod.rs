@@ -22,7 +22,6 @@ use self::entry::Entry;
 pub use self::entry::StoredTransaction;
 pub(crate) use self::entry::without_pending;
 pub use self::recovery::{Decision, JobRecovery, decide};
-pub(crate) use self::timeout::age;
 pub use self::timeout::{TimeoutTooShort, check_timeout};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
@@ -147,7 +146,7 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> TwoPhaseDriver<T, S> {
         transaction: &StoredTransaction<S::Handle>,
         origin: Origin,
     ) -> Result<(), DriverError> {
-        let age = timeout::age(transaction.begun_at, self.stage.context()?.clock.now());
+        let age = self.stage.context()?.clock.now().since(transaction.begun_at);
         self.warn_if_old(transaction, age);
         fail_point!("tpc::before_commit");
         let outcome = self.commit(&transaction.handle).await;

@@ -181,17 +181,23 @@ impl<H: Storable + Clone> JobRecovery<H> {
         Ok(())
     }
 
-    /// Ends what earlier attempts have left behind and no checkpoint names: everything but the transactions up to
-    /// `restored`, which the subtasks will commit. To be called at every start, also without a checkpoint.
+    /// Ends what earlier attempts have left behind and no checkpoint names: everything named below `first`, the first
+    /// checkpoint that this start may take, but not the transactions up to `restored`, which the subtasks will commit. To be
+    /// called at every start, also without a checkpoint.
     ///
     /// # Errors
     /// The target refused.
-    pub async fn fence<T, S>(&self, sink: &mut S, restored: Option<CheckpointId>) -> Result<(), DriverError>
+    pub async fn fence<T, S>(
+        &self,
+        sink: &mut S,
+        first: CheckpointId,
+        restored: Option<CheckpointId>,
+    ) -> Result<(), DriverError>
     where
         S: TwoPhaseCommitSink<T, Handle = H>,
     {
         let kept = self.handles(|transaction| Some(transaction.checkpoint) <= restored);
         let kept = kept.cloned().collect::<Vec<_>>();
-        sink.fence(&kept).await.map_err(DriverError::sink("fence earlier attempts"))
+        sink.fence(first, &kept).await.map_err(DriverError::sink("fence earlier attempts"))
     }
 }

@@ -2,19 +2,36 @@
 
 use std::time::Duration;
 
-use levada_core::Timestamp;
 use thiserror::Error;
 
 /// A transaction could time out while nothing is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "the target drops a transaction after {timeout:?}, but one may have to last {needed:?}: the checkpoint interval, the checkpoint timeout and the stated downtime together"
+    "the target drops a transaction after {timeout:?}, but one may have to last {:?}: {interval:?} from one checkpoint to the \
+     next, {checkpoint_timeout:?} until a checkpoint is given up, and {downtime:?} of stated downtime; give transactions more \
+     time, or these less",
+    needed(*.interval, *.checkpoint_timeout, *.downtime)
 )]
 pub struct TimeoutTooShort {
     /// How long the target keeps a transaction.
     pub timeout: Duration,
-    /// How long one may be needed.
-    pub needed: Duration,
+    /// From one checkpoint to the next.
+    pub interval: Duration,
+    /// How long after its trigger a checkpoint is given up.
+    pub checkpoint_timeout: Duration,
+    /// How long the job may be down.
+    pub downtime: Duration,
+}
+
+impl TimeoutTooShort {
+    /// Returns how long a transaction may be needed.
+    pub fn needed(&self) -> Duration {
+        needed(self.interval, self.checkpoint_timeout, self.downtime)
+    }
+}
+
+fn needed(interval: Duration, checkpoint_timeout: Duration, downtime: Duration) -> Duration {
+    interval.saturating_add(checkpoint_timeout).saturating_add(downtime)
 }
 
 /// Checks at the start that a transaction outlives what it may have to: it is begun right behind a barrier, waits for
@@ -28,17 +45,12 @@ pub fn check_timeout(
     checkpoint_timeout: Duration,
     downtime: Duration,
 ) -> Result<(), TimeoutTooShort> {
-    let needed = interval.saturating_add(checkpoint_timeout).saturating_add(downtime);
     match timeout {
-        Some(timeout) if timeout < needed => Err(TimeoutTooShort { timeout, needed }),
+        Some(timeout) if timeout < needed(interval, checkpoint_timeout, downtime) => {
+            Err(TimeoutTooShort { timeout, interval, checkpoint_timeout, downtime })
+        }
         _ => Ok(()),
     }
-}
-
-/// The age of a transaction; zero when the clock was set back.
-pub(crate) fn age(begun_at: Timestamp, now: Timestamp) -> Duration {
-    let elapsed = now.0.saturating_sub(begun_at.0);
-    Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
 }
 
 /// Tells whether so much of a timeout has passed.

@@ -23,7 +23,7 @@ use levada_core::{
 
 use self::entry::{Body, Entry};
 pub use self::marker_file::FileCommitter;
-pub use self::pieces::{Inline, PieceStore};
+pub use self::pieces::{Inline, PieceError, PieceStore};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};
 use super::error::DriverError;
@@ -52,8 +52,8 @@ struct Committed {
 
 /// Drives a [`WriteAheadSink`] and its [`CheckpointCommitter`].
 ///
-/// A segment that is not taken waits for the next notification; the task does not fail, unless a record is at fault or a
-/// later opening has taken over. Only with the last notification of a stream that has ended it is tried again at once,
+/// A segment that is not taken waits for the next notification; the task does not fail, unless a record is at fault, the
+/// segment's stored records are damaged, or a later opening has taken over. Only with the last notification of a stream that has ended it is tried again at once,
 /// with back-off, and then the task fails.
 pub struct WriteAheadDriver<T, S, C, P = Inline> {
     sink: S,
@@ -180,9 +180,9 @@ where
             Ok(false) => {}
             Err(error) => return Ok(held(error)),
         }
-        let records = match self.load(entry).await {
+        let records = match self.load(entry).await? {
             Ok(records) => records,
-            Err(error) => return Ok(Outcome::Held(Some(error))),
+            Err(away) => return Ok(Outcome::Held(Some(away))),
         };
         let segment = Segment { marker: entry.marker.clone(), time: entry.time, records };
         fail_point!("wal::before_send");
@@ -226,14 +226,21 @@ where
         }
     }
 
-    async fn load(&mut self, entry: &Entry) -> Result<Vec<T>, BoxError> {
+    /// Reads a segment's records, or tells why they cannot be read at the moment.
+    async fn load(&mut self, entry: &Entry) -> Result<Result<Vec<T>, BoxError>, DriverError> {
         let mut records = Vec::new();
-        for reference in &entry.body.pieces {
-            let piece = self.pieces.get(reference).await?;
-            entry::load_values(entry.version, &piece, &mut records)?;
+        for (place, reference) in entry.body.pieces.iter().enumerate() {
+            let piece = match self.pieces.get(reference).await {
+                Ok(piece) => piece,
+                Err(PieceError::Unavailable(cause)) => return Ok(Err(cause)),
+                Err(PieceError::Damaged(cause)) => return Err(unreadable(entry, place, cause)),
+            };
+            let loaded = entry::load_values(entry.version, &piece, &mut records);
+            loaded.map_err(|cause| unreadable(entry, place, cause.into()))?;
         }
-        entry::load_values(entry.version, &entry.body.tail, &mut records)?;
-        Ok(records)
+        let loaded = entry::load_values(entry.version, &entry.body.tail, &mut records);
+        loaded.map_err(|cause| unreadable(entry, entry.body.pieces.len(), cause.into()))?;
+        Ok(Ok(records))
     }
 
     fn note_held(&mut self, entry: &Entry, cause: Option<&BoxError>) {
@@ -294,6 +301,13 @@ where
 pub(crate) fn stored_segments(state: &State) -> Result<Vec<(Marker, u64)>, StateError> {
     let entries = Entry::all_of(state)?;
     Ok(entries.into_iter().map(|entry| (entry.marker, entry.body.records)).collect())
+}
+
+/// A piece, or the tail behind the last one, will never be read.
+fn unreadable(entry: &Entry, place: usize, cause: BoxError) -> DriverError {
+    let Entry { marker, body, .. } = entry;
+    let (piece, pieces) = (place + 1, body.pieces.len() + 1);
+    DriverError::Unreadable { marker: marker.clone(), records: body.records, piece, pieces, cause }
 }
 
 fn held(error: SinkError) -> Outcome {

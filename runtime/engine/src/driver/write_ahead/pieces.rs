@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use levada_core::{BoxError, CheckpointId};
+use thiserror::Error;
 
 /// Stores pieces of segments before their barrier, so that neither memory nor the barrier's state grows with the interval.
 ///
@@ -24,7 +25,22 @@ pub trait PieceStore: Send + fmt::Debug {
     ) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
 
     /// Reads a piece.
-    fn get(&mut self, reference: &[u8]) -> impl Future<Output = Result<Vec<u8>, BoxError>> + Send;
+    ///
+    /// # Errors
+    /// [`PieceError::Unavailable`] makes the segment wait for the next notification; [`PieceError::Damaged`] fails the task.
+    fn get(&mut self, reference: &[u8]) -> impl Future<Output = Result<Vec<u8>, PieceError>> + Send;
+}
+
+/// Why a piece was not read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PieceError {
+    /// The store did not answer; later it may.
+    #[error("the piece cannot be read at the moment")]
+    Unavailable(#[source] BoxError),
+    /// The piece is gone, or is not what was stored: no later try would find it better.
+    #[error("the piece is missing or damaged")]
+    Damaged(#[source] BoxError),
 }
 
 /// Keeps every segment whole in its entry: right for small intervals, and for tests.
@@ -40,7 +56,9 @@ impl PieceStore for Inline {
         Err("segments are kept in their entries; no piece can be stored apart".into())
     }
 
-    async fn get(&mut self, _reference: &[u8]) -> Result<Vec<u8>, BoxError> {
-        Err("the segment was stored in pieces, and there is no store of pieces now".into())
+    async fn get(&mut self, _reference: &[u8]) -> Result<Vec<u8>, PieceError> {
+        Err(PieceError::Damaged(
+            "the segment was stored in pieces, and there is no store of pieces now".into(),
+        ))
     }
 }
