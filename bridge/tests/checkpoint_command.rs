@@ -294,7 +294,7 @@ async fn a_roll_back_is_an_entry_and_what_it_drops_is_not_restored() {
     complete(&mut lease, 2).await;
     lease.roll_back(Some(first)).await.unwrap();
     let listed = printed(WHOLE, "list", &place.path(), &[]);
-    assert!(listed.contains("    4  rolled back  1-1 "), "{listed}");
+    assert!(listed.contains("    4  rolled back  1-1\n"), "{listed}");
     assert!(listed.ends_with("1 checkpoint to restore from, the newest 1-1\n"), "{listed}");
     let json = printed(WHOLE, "list", &place.path(), &["--job", "flights", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -305,7 +305,7 @@ async fn a_roll_back_is_an_entry_and_what_it_drops_is_not_restored() {
 
     lease.roll_back(None).await.unwrap();
     let listed = printed(WHOLE, "list", &place.path(), &[]);
-    assert!(listed.contains("    5  rolled back  start "), "{listed}");
+    assert!(listed.contains("    5  rolled back  start\n"), "{listed}");
     assert!(listed.ends_with("0 checkpoints to restore from\n"), "{listed}");
 }
 

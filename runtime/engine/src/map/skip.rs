@@ -14,7 +14,7 @@ use super::{FlatMap, Input, Outputs};
 /// let skipped = Skipped::default();
 /// let parse = |input: Input<'_, ()>, out: &mut Outputs<'_, u32>| {
 ///     out.push(std::str::from_utf8(input.value().unwrap_or_default())?.parse()?);
-///     Ok(())
+///     Ok::<(), levada_core::BoxError>(())
 /// };
 /// // In a job: `.flat_map("parse", move |_| skipped.skipping(parse))`
 /// let _step = skipped.skipping(parse);
