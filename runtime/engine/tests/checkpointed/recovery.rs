@@ -46,7 +46,7 @@ async fn what_waits_is_inspected_and_fenced_once_before_any_subtask_opens() {
     assert_eq!(roll_backs(&scene).await, []);
 }
 
-/// [TPL-12] [KSK-17] Also without a checkpoint, and at each restart in the same process.
+/// [TPL-12] Also without a checkpoint, and at each restart in the same process.
 #[tokio::test]
 async fn earlier_attempts_are_fenced_at_every_start() {
     let scene = Scene::new().await;

@@ -40,7 +40,7 @@ fn die_at(point: &'static str) -> Arc<AtomicBool> {
     passed
 }
 
-/// [TPL-12] [CHK-19] [KSK-11] A start that dies at any of its steps, twice, is followed by one that goes on from there.
+/// [TPL-12] [CHK-19] A start that dies at any of its steps, twice, is followed by one that goes on from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_dies_at_any_step_is_followed_by_one_that_finishes_it() {
     let scenario = FailScenario::setup();
