@@ -4,8 +4,9 @@
 #[path = "../sink/scene.rs"]
 #[allow(dead_code, reason = "shared with the tests without fail points, which use all of it")]
 mod scene;
+mod turn;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levada_core::{AtomicSink, Keyed, Position};
@@ -14,6 +15,7 @@ use levada_postgres::{PostgresSink, WriteMode};
 use levada_testcontainers::{Action, Cut, Direction, Postgres, Trigger};
 
 use scene::{Scene, assignment, config, keyless, number, opened, ready, send, split};
+use turn::{Turn, hold_at, once};
 
 const LOG: &str = "create table log (a int)";
 const COMMIT_STEPS: &[&str] = &[
@@ -23,47 +25,6 @@ const COMMIT_STEPS: &[&str] = &[
     "pg::commit::before_commit",
     "pg::commit::after_commit",
 ];
-
-/// Held by a test for as long as it uses fail points; removes them all when it ends.
-struct Turn(#[allow(dead_code, reason = "held for its drop")] MutexGuard<'static, ()>);
-
-impl Turn {
-    fn wait() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        Self(TURN.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        for (name, _) in fail::list() {
-            fail::remove(name);
-        }
-    }
-}
-
-/// Runs `action` once, the first time that a point is passed.
-fn once(point: &str, action: impl FnOnce() + Send + 'static) {
-    let action = Mutex::new(Some(action));
-    fail::cfg_callback(point, move || {
-        let action = action.lock().expect("one caller").take();
-        if let Some(action) = action {
-            action();
-        }
-    })
-    .expect("a fail point");
-}
-
-/// Stops whoever passes a point, until the returned sender is used or dropped.
-fn hold_at(point: &str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
-    let (reached, is_reached) = mpsc::channel();
-    let (go_on, wait) = mpsc::channel::<()>();
-    once(point, move || {
-        let _ = reached.send(());
-        let _ = wait.recv();
-    });
-    (is_reached, go_on)
-}
 
 fn one(n: u64) -> Vec<Keyed> {
     vec![keyless(&[("a", number(&n.to_string()))])]

@@ -6,8 +6,10 @@ mod driven;
 #[path = "../sink/scene.rs"]
 #[allow(dead_code, reason = "shared with the tests of the atomic sink, which use all of it")]
 mod scene;
+#[path = "../faults/turn.rs"]
+mod turn;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use levada_engine::driver::SinkDriver;
@@ -17,6 +19,7 @@ use levada_testcontainers::{Action, Cut, Direction, Trigger};
 
 use driven::*;
 use scene::{Scene, config};
+use turn::{Turn, hold_at, once};
 
 const SEND_STEPS: &[&str] = &[
     "pgwal::send::before_begin",
@@ -25,47 +28,6 @@ const SEND_STEPS: &[&str] = &[
     "pgwal::send::before_commit",
     "pgwal::send::after_commit",
 ];
-
-/// Held by a test for as long as it uses fail points; removes them all when it ends.
-struct Turn(#[allow(dead_code, reason = "held for its drop")] MutexGuard<'static, ()>);
-
-impl Turn {
-    fn wait() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        Self(TURN.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        for (name, _) in fail::list() {
-            fail::remove(name);
-        }
-    }
-}
-
-/// Runs `action` once, the first time that a point is passed.
-fn once(point: &str, action: impl FnOnce() + Send + 'static) {
-    let action = Mutex::new(Some(action));
-    fail::cfg_callback(point, move || {
-        let action = action.lock().expect("one caller").take();
-        if let Some(action) = action {
-            action();
-        }
-    })
-    .expect("a fail point");
-}
-
-/// Stops whoever passes a point, until the returned sender is used or dropped.
-fn hold_at(point: &str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
-    let (reached, is_reached) = mpsc::channel();
-    let (go_on, wait) = mpsc::channel::<()>();
-    once(point, move || {
-        let _ = reached.send(());
-        let _ = wait.recv();
-    });
-    (is_reached, go_on)
-}
 
 async fn reached(point: mpsc::Receiver<()>) {
     tokio::task::spawn_blocking(move || point.recv().expect("the step")).await.expect("the step");
