@@ -7,7 +7,7 @@
 //!        └── budget: half is fetched ahead, half is in batches
 //! ```
 //!
-//! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened.
+//! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened, `topic_ids` whether that still holds.
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
 //! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop.
 //! * `events`: librdkafka's event API, the only unsafe code.
@@ -42,6 +42,7 @@ mod start;
 mod status;
 mod stream;
 mod thread;
+mod topic_ids;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -32,6 +32,7 @@ use super::handover::{Exchange, Handover};
 use super::splits::{Building, Splits};
 use super::standing::Observer;
 use super::status::SourceStatus;
+use super::topic_ids::TopicIds;
 
 /// How long the thread waits for an event when there is none; commands interrupt it.
 const IDLE: Duration = Duration::from_secs(1);
@@ -76,6 +77,7 @@ pub(super) struct Reader {
     pub(super) budget: Budget,
     pub(super) bounds: BatchBounds,
     pub(super) stops: Option<Positions>,
+    topic_ids: TopicIds,
     pub(super) splits: Splits,
     pub(super) building: Building,
     /// When the first record of the batch that is being filled was appended.
@@ -102,6 +104,7 @@ impl Reader {
         status: Arc<SourceStatus>,
         budget: Budget,
         stops: Option<Positions>,
+        topic_ids: TopicIds,
     ) -> Self {
         Self {
             client,
@@ -113,6 +116,7 @@ impl Reader {
             budget,
             bounds: config.bounds,
             stops,
+            topic_ids,
             splits: Splits::default(),
             building: Building::default(),
             since: None,
@@ -192,6 +196,7 @@ impl Reader {
                 headers: self.headers,
                 when_lost: self.when_lost,
                 is_held_back: matches!(self.flow, Flow::HeldBack),
+                topic_ids: &self.topic_ids,
                 splits: &mut self.splits,
                 building: &mut self.building,
                 status: &self.status,
