@@ -242,7 +242,12 @@ impl Reader {
         }
         let Building { builder, readings, news, ended, .. } = self.building.take();
         if !readings.is_empty() {
-            self.outbox.push_back(Handover::Batch { builder, readings, is_paid: false });
+            self.outbox.push_back(Handover::Batch {
+                builder,
+                readings,
+                is_paid: false,
+                ready: Instant::now(),
+            });
         }
         if !news.is_empty() {
             self.outbox.push_back(Handover::News(news));
@@ -372,7 +377,7 @@ impl Reader {
 /// Takes a batch's bytes from the budget, waiting up to `patience`: within the batches' share, or when nothing else is
 /// in flight. Tells whether the handover is paid for.
 fn take_permit(handover: &mut Handover, budget: &Budget, share: usize, patience: Duration) -> bool {
-    let Handover::Batch { builder, readings: _, is_paid } = handover else { return true };
+    let Handover::Batch { builder, is_paid, .. } = handover else { return true };
     // What a record weighs beside its payload counts as well: tiny records weigh little else.
     let bytes = builder.bytes() + builder.len() * size_of::<Record<()>>();
     if *is_paid || bytes == 0 {

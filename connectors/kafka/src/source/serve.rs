@@ -55,7 +55,8 @@ pub(super) fn serve(event: Event<'_>, on: &mut Serving<'_>) -> Result<(), ReadEr
             log(level, facility, text);
             return on.topic_ids.check(text);
         }
-        Event::Statistics | Event::OffsetCommit => {}
+        Event::Statistics(document) => on.status.set_statistics(document),
+        Event::OffsetCommit => {}
         Event::Rebalance => {
             let text = "a client that only assigns was asked to rebalance".to_owned();
             return Err(ReadError::Client(ClientError { code: RDKafkaErrorCode::State, text }));

@@ -225,7 +225,11 @@ impl KafkaStream {
                 let batch = Arc::new(batch);
                 self.arrived.push_back(Arrived::Batch { batch, next: 0, moved, stale: Vec::new() });
             }
-            Polled::News(news) => news.into_iter().for_each(|(split, event)| self.arrive(split, event)),
+            Polled::News(news) => {
+                // A seek moves a position without a record. It is told as well, and taken from there.
+                self.builder.finish();
+                news.into_iter().for_each(|(split, event)| self.arrive(split, event));
+            }
             Polled::EndOfSplit(split, _) => self.arrived.push_back(Arrived::EndOfSplit(split)),
             Polled::End => self.arrived.push_back(Arrived::End),
             _ => {} // no split at all, or nothing that a source that deals out its own splits does

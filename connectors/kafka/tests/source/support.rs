@@ -360,6 +360,8 @@ impl Reading {
                 self.ends.insert(split.clone(), end.next);
             }
             Polled::News(news) => {
+                let (batch, moved) = self.builder.finish();
+                self.take(&batch, moved);
                 let count = self.count();
                 self.news.extend(news.iter().map(|(split, event)| (count, split.clone(), *event)));
             }
