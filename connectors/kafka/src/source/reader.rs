@@ -163,7 +163,9 @@ impl Reader {
     fn fill(&mut self) -> Result<(), ReadError> {
         let mut until_look = LOOK_EVERY;
         loop {
-            if !self.serve_what_is_there()? {
+            let is_served = self.serve_what_is_there()?;
+            // Events that bring nothing (statistics, lines of the log) may come for ever, and must not keep the rest waiting.
+            if !is_served || self.building.is_empty() {
                 self.probe_brokers();
                 self.fetch_again()?;
                 break;

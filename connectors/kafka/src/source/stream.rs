@@ -24,7 +24,7 @@ use levada_core::{
 };
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{KafkaSource, KafkaSourceConfig, SeekTo, SourceControl};
+use super::{KafkaSource, KafkaSourceConfig, SeekTo, SourceControl, SourceStatus};
 
 /// The budget of a stream that nobody gave another.
 const BUDGET: usize = 256 << 20;
@@ -167,6 +167,11 @@ impl KafkaStream {
     /// Returns what a split is doing, and its own watermark.
     pub fn time_of(&self, split: &SplitId) -> Option<(SplitStatus, Timestamp)> {
         self.time.split(split)
+    }
+
+    /// Returns the source's counters and states, to be looked at from anywhere.
+    pub fn status(&self) -> Arc<SourceStatus> {
+        self.source.status()
     }
 
     /// Commits [`positions`](Self::positions) for the group: for others to see, and for
