@@ -115,8 +115,8 @@ fn value(scrape: &str, sample: &str) -> f64 {
 fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
     let setting = Setting::new(3);
     setting.topic.send(Some(0), None, Some("{\"id\": 1, \"at\": 1356998400000}"));
-    setting.topic.send(Some(0), None, Some("{\"id\": 2, \"secret-value\": \"soon\"}"));
-    setting.topic.send(Some(0), None, Some("{\"id\": 3, \"secret-value\""));
+    setting.topic.send(Some(0), None, Some("{\"id\": 2, \"at\": null}"));
+    setting.topic.send(Some(0), None, Some("{\"id\": 3, \"at\": \"secret-value\""));
     setting.topic.send(Some(2), None, Some("{\"id\": 4, \"at\": 1356998300000}"));
     setting.topic.flush();
     let open = setting.open_transaction(2);
@@ -156,7 +156,10 @@ fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
             "levada_committed_records_total{pipeline=\"test\",outcome=\"skipped\"} 1".to_owned(),
         ],
     );
-    assert!(value(&scrape, &of("behind_transaction_seconds", 2, "", "")) > 0.0);
+    // The source says so after it has looked twice.
+    let waited = of("behind_transaction_seconds", 2, "", "");
+    let is_told = || value(&get(&address, "/metrics"), &waited) > 0.0;
+    wait_until(PATIENCE, "the time behind the transaction", is_told).expect("a time");
     assert!(value(&scrape, &of("lag_seconds", 2, "", "")) >= 0.0);
     assert!(value(&scrape, &of("spent_seconds", 1, ",state=\"idle\"", "")) > 0.0);
     assert!(scrape.contains("content-type: application/openmetrics-text"), "{scrape}");

@@ -97,10 +97,6 @@ impl Status {
         }
     }
 
-    fn is_blocked_or_idle(&self) -> bool {
-        matches!(self, Status::Idle | Status::Blocked { .. })
-    }
-
     fn blocked(cause: &'static str, reason: impl Into<String>) -> Self {
         Status::Blocked { cause, reason: reason.into() }
     }
@@ -192,11 +188,16 @@ impl Partition {
             blocked: spent.blocked,
             paused: spent.ahead,
         });
-        let status = Status::from(times.status);
-        // Who need not ask a leader for the sake of idleness knows of no transaction; the source does.
-        if status.is_blocked_or_idle() || self.behind_transaction.is_none() {
-            self.status = status;
-        }
+        self.status = joined(times.status.into(), self.status.clone());
+    }
+}
+
+/// Joins what whoever keeps time says with what the source says. Who need not ask a leader for the sake of idleness knows of
+/// no transaction; the source does.
+fn joined(of_time: Status, of_source: Status) -> Status {
+    match (&of_time, &of_source) {
+        (Status::Active | Status::CaughtUp, Status::Blocked { .. }) => of_source,
+        _ => of_time,
     }
 }
 
@@ -215,5 +216,21 @@ fn status(standing: &SplitStanding, source: &SourceStatus) -> Status {
         ),
         (None, Some(high)) if high == standing.position => Status::CaughtUp,
         _ => Status::Active,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without an idle timeout nobody asks the leader, and the split would be caught up for ever in front of a transaction.
+    #[test]
+    fn what_blocks_a_partition_is_seen_whoever_knows_of_it() {
+        let (user, open) = (Status::blocked("user", "paused"), Status::blocked("open_transaction", "open"));
+        assert_eq!(joined(Status::CaughtUp, open.clone()), open);
+        assert_eq!(joined(Status::Active, open.clone()), open);
+        assert_eq!(joined(user.clone(), open), user);
+        assert_eq!(joined(Status::Idle, Status::CaughtUp), Status::Idle, "only who keeps time knows");
+        assert_eq!(joined(Status::CaughtUp, Status::Active), Status::CaughtUp);
     }
 }
