@@ -47,7 +47,7 @@ fn subtask(watermark: Option<Timestamp>, is_idle: bool, late: u64) -> Subtask {
     Subtask { time: Some(time), gaps: 4, lost: 5, ..Subtask::default() }
 }
 
-/// [TIM-21] [SRC-33] the log's part.
+/// [TIM-21] [SRC-33] in part: the log.
 #[test]
 fn a_line_says_how_each_partition_stands() {
     let mut first = partition(0, 5, Status::Active);
@@ -99,7 +99,7 @@ fn watermark_of_the_pipeline_is_the_smallest_that_counts() {
     assert_eq!(of(vec![Subtask::default()]), None);
 }
 
-/// [TIM-21] [SRC-33] the metrics' part: values are exact, a reason is one word, counts add up to the balance.
+/// [TIM-21] [SRC-33] in part: the metrics. Values are exact, a reason is one word, counts add up to the balance.
 #[test]
 fn metrics_say_what_was_observed() {
     let mut first = partition(0, 5, blocked());

@@ -108,9 +108,9 @@ fn value(scrape: &str, sample: &str) -> f64 {
     parsed(line.unwrap_or_else(|| panic!("no {sample} in\n{scrape}"))).2
 }
 
-/// [TIM-05] [TIM-06] [TIM-21] [SRC-33] on the real bridge: of three partitions one is empty and one is behind an open
-/// transaction. The first is idle, the second is blocked and says why, and holds the watermark. All of that is in the
-/// metrics and in the log, without a value of a row; and the metrics are those of the table in the documentation.
+/// [TIM-05] [TIM-06] [TIM-21] [SRC-33] in part, on the real bridge: of three partitions one is empty and one is behind an
+/// open transaction. The first is idle, the second is blocked and says why, and holds the watermark. All of that is in
+/// the metrics and in the log, without a value of a row; and the metrics are those of the table in the documentation.
 #[test]
 fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
     let setting = Setting::new(3);
