@@ -16,6 +16,7 @@ use crate::process::PATIENCE;
 pub struct Topic {
     /// Its name.
     pub name: String,
+    brokers: String,
     producer: BaseProducer<Failures>,
 }
 
@@ -69,15 +70,19 @@ impl Topic {
         let created =
             runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).expect("an answer");
         created.into_iter().for_each(|outcome| drop(outcome.expect("the topic is created")));
+        let topic = Self::with_producer(name, brokers);
+        topic.wait_until_known(partitions);
+        topic
+    }
+
+    fn with_producer(name: String, brokers: &str) -> Self {
         let producer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
             .set("linger.ms", "5")
             .create_with_context(Failures::default())
             .expect("a producer");
-        let topic = Self { name, producer };
-        topic.wait_until_known(partitions);
-        topic
+        Self { name, brokers: brokers.to_owned(), producer }
     }
 
     /// The controller has created it; the broker that others ask may learn of it a moment later.
@@ -107,12 +112,14 @@ impl Topic {
     /// # Panics
     /// Panics if it does not take one.
     pub fn write_at(&self, partition: i32, timestamps: &[i64]) {
+        // A client that has lived through an outage may have let go of all brokers.
+        let fresh = Self::with_producer(self.name.clone(), &self.brokers);
         for timestamp in timestamps {
             let value = timestamp.to_string();
             let record = BaseRecord::to(&self.name).partition(partition).payload(value.as_str());
-            self.send_record(record.timestamp(*timestamp));
+            fresh.send_record(record.timestamp(*timestamp));
         }
-        self.flush();
+        fresh.flush();
     }
 
     fn send_record(&self, mut record: BaseRecord<'_, str, str>) {

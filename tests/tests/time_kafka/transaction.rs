@@ -25,7 +25,7 @@ fn blocked(setup: Setup) {
     };
     scene.until("the reason", stands);
     let split = format!("{}-{last}", scene.topic.name);
-    lines::wait_for(&split, &["a transaction hangs", "position=1", "high_watermark=3"]);
+    lines::wait_for(&split, &["an open transaction hangs", "last_stable_offset=1", "high_watermark=3"]);
     scene.read(0, &[2_000]);
     scene.until("the one that is blocked", |time| time.at_sink() == 979);
     scene.let_an_hour_pass();

@@ -151,6 +151,27 @@ impl Client {
         is_known.then(|| u64::try_from(high).ok()).flatten()
     }
 
+    /// Tells whether the client has been told of no broker, or has let go of all. From then on it asks nobody any more.
+    pub(super) fn knows_no_broker(&self) -> bool {
+        let client = self.consumer.client().native_ptr();
+        let mut count = 0;
+        // SAFETY: the client lives as long as `self`. The list, which may be null, is ours, and given back once.
+        unsafe {
+            let ids = rd::rd_kafka_brokers_learned_ids(client, &mut count);
+            rd::rd_kafka_mem_free(client, ids.cast());
+        }
+        count == 0
+    }
+
+    /// Gives the client brokers to ask, beside those that it knows.
+    pub(super) fn add_brokers(&self, bootstrap: &str) {
+        // Addresses with a zero byte have been refused when the client was made.
+        let Ok(bootstrap) = CString::new(bootstrap) else { return };
+        let client = self.consumer.client().native_ptr();
+        // SAFETY: the client lives as long as `self`, and copies the text.
+        unsafe { rd::rd_kafka_brokers_add(client, bootstrap.as_ptr()) };
+    }
+
     /// Asks the cluster for topics: their ids, their partitions, or why there is no answer for one.
     pub(super) fn describe_topics(
         &self,

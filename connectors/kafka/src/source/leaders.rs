@@ -25,6 +25,7 @@ use super::config::{Isolation, KafkaSourceConfig};
 use super::error::ReadError;
 use super::handover::{Exchange, Handover, News, ReadingId};
 use super::offsets;
+use super::status::SourceStatus;
 
 /// A question, and the reading it is about.
 type Asked = (ReadingId, SplitId, Question);
@@ -34,12 +35,18 @@ type Asked = (ReadingId, SplitId, Question);
 pub(super) struct Asker {
     config: ClientConfig,
     exchange: Arc<Exchange>,
+    status: Arc<SourceStatus>,
     thread: Option<(mpsc::Sender<Vec<Asked>>, JoinHandle<()>)>,
 }
 
 impl Asker {
-    pub(super) fn new(config: &KafkaSourceConfig, ctx: &SourceContext, exchange: Arc<Exchange>) -> Self {
-        Self { config: leaders_config(config, ctx), exchange, thread: None }
+    pub(super) fn new(
+        config: &KafkaSourceConfig,
+        ctx: &SourceContext,
+        exchange: Arc<Exchange>,
+        status: Arc<SourceStatus>,
+    ) -> Self {
+        Self { config: leaders_config(config, ctx), exchange, status, thread: None }
     }
 
     /// Sends questions off. The answers, or that there are none, come as news.
@@ -58,8 +65,9 @@ impl Asker {
 
     fn start(&self) -> std::io::Result<(mpsc::Sender<Vec<Asked>>, JoinHandle<()>)> {
         let (sender, questions) = mpsc::channel();
-        let (config, exchange) = (self.config.clone(), Arc::clone(&self.exchange));
-        let run = move || answer_all(&config, &exchange, &questions);
+        let (config, exchange, status) =
+            (self.config.clone(), Arc::clone(&self.exchange), Arc::clone(&self.status));
+        let run = move || answer_all(&config, &exchange, &status, &questions);
         let thread = std::thread::Builder::new().name("kafka-leaders".to_owned()).spawn(run)?;
         Ok((sender, thread))
     }
@@ -71,14 +79,32 @@ impl Asker {
 }
 
 /// Answers questions until nobody can ask any more. What has waited meanwhile is asked together.
-fn answer_all(config: &ClientConfig, exchange: &Exchange, questions: &mpsc::Receiver<Vec<Asked>>) {
+///
+/// While the consumer has no broker, no answer counts: it may not know of what this client is told.
+fn answer_all(
+    config: &ClientConfig,
+    exchange: &Exchange,
+    status: &SourceStatus,
+    questions: &mpsc::Receiver<Vec<Asked>>,
+) {
     let mut leaders = None;
     while let Ok(mut asked) = questions.recv() {
         asked.extend(questions.try_iter().flatten());
         if asked.is_empty() {
             continue;
         }
-        exchange.offer(Handover::News(answer(&mut leaders, config, asked)));
+        let mut news = answer(&mut leaders, config, asked);
+        if status.is_cut_off() {
+            news.iter_mut().for_each(|(_, _, event)| *event = unanswered(*event));
+        }
+        exchange.offer(Handover::News(news));
+    }
+}
+
+fn unanswered(event: SplitEvent) -> SplitEvent {
+    match event {
+        SplitEvent::Answer { question, .. } => SplitEvent::NoAnswer { question },
+        event => event,
     }
 }
 

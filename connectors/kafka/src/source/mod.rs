@@ -166,7 +166,7 @@ impl Source for KafkaSource {
                 SourceError::new(ErrorClass::Fatal, "start the consumer's thread").caused_by(cause)
             })?;
         // From here on, dropping `self` (or this future, and `self` later) stops the thread.
-        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange));
+        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status));
         let running = self.running.insert(Running::new(exchange, thread, asker));
         let opened = opened.await.map_err(|_| ended())??;
         running.unended = opened.assignment.splits.iter().cloned().collect();

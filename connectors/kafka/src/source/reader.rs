@@ -332,16 +332,28 @@ impl Reader {
     ///
     /// The client itself tells that all are down only when it has tried all, and that one is back only by the next
     /// record, which in a quiet topic may never come.
+    ///
+    /// A broker that has stood still is out of its cluster for a moment, and tells whoever asks it then that there is no broker
+    /// at all. A client that hears it lets go of every broker, those that it was configured with included, and asks nobody
+    /// for five minutes; so it is given them again.
     fn probe_brokers(&mut self) {
-        let is_due = self.suspects_outage || self.status.is_cut_off();
-        if !is_due || self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
+        if self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
+            return;
+        }
+        let has_let_go = self.client.knows_no_broker();
+        if !has_let_go && !self.suspects_outage && !self.status.is_cut_off() {
             return;
         }
         let Some(reading) = self.splits.iter().next() else { return };
+        if has_let_go {
+            self.client.add_brokers(&self.bootstrap);
+        }
         let answer = self.client.consumer().fetch_metadata(Some(&reading.split.stream), IDLE / 4);
         self.last_probe = Some(Instant::now());
         self.suspects_outage = false;
-        if self.status.set_cut_off(answer.is_err()) {
+        let has_answer = answer.is_ok_and(|told| !told.brokers().is_empty());
+        let is_cut_off = !has_answer || self.client.knows_no_broker();
+        if self.status.set_cut_off(is_cut_off) {
             self.building.tell_of_all(&self.splits, SplitEvent::BrokerAway);
         }
     }
