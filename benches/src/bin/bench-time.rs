@@ -1,8 +1,9 @@
 //! What keeping time costs: a tick, by how many splits there are and how many of them are idle, and a record.
 //!
 //! The ticks are those of one source subtask whose watermark grows with every tick, first by themselves, then in a job, where
-//! a tick also wakes a task, polls the source anew and is noted for whoever looks. All is processor time. Nobody reads Kafka. The ratio says that
-//! idle splits cost no more than a search among them: a tick with one active split of ten against one with one active split of 500.
+//! a tick also wakes a task, polls the source anew and is noted for whoever looks. All is processor time; nobody reads
+//! Kafka. The ratio says that nobody walks through idle splits: a tick with one active split of ten against one with one
+//! active split of 500.
 
 use std::collections::BTreeMap;
 use std::error::Error;
