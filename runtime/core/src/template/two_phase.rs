@@ -33,6 +33,8 @@ impl fmt::Display for TransactionName {
 pub enum Fate {
     /// It waits for its commit.
     Pending,
+    /// It waits for its commit, and the target may drop it before that comes: too little of its timeout is left.
+    Expiring,
     /// Its records are visible.
     Committed,
     /// Its records are gone.
