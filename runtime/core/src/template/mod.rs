@@ -7,11 +7,13 @@
 //! | [`WriteAheadSink`] | `send(segment)`, with a [`CheckpointCommitter`] | at least once; exactly once when the marker is committed with the data |
 //! | [`TwoPhaseCommitSink`] | `begin`, `write`, `pre_commit`, `commit`, `abort` over a handle that can be stored | exactly once |
 
+mod decide;
 mod function;
 mod idempotent;
 mod two_phase;
 mod write_ahead;
 
+pub use decide::{Decision, decide};
 pub use function::{Emit, EmitSplit, Emitted, Next, SourceFunction};
 pub use idempotent::IdempotentSink;
 pub use two_phase::{Fate, TransactionName, TwoPhaseCommitSink};

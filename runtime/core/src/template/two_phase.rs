@@ -28,11 +28,13 @@ impl fmt::Display for TransactionName {
 }
 
 /// What became of a transaction that was pre-committed before a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fate {
     /// It waits for its commit.
     Pending,
+    /// It waits for its commit, and the target may drop it before that comes: too little of its timeout is left.
+    Expiring,
     /// Its records are visible.
     Committed,
     /// Its records are gone.

@@ -26,6 +26,7 @@ impl fmt::Display for InspectedSink {
         for FoundTransaction { name, checkpoint, records, fate, .. } in &self.transactions {
             let fate = match fate {
                 Fate::Pending => "waits",
+                Fate::Expiring => "waits, but too near its timeout",
                 Fate::Committed => "is visible",
                 Fate::Aborted => "is gone",
                 _ => "is unknown to the target",
@@ -133,6 +134,7 @@ pub(super) fn judge(
         _ if may_be_lost() => Verdict::GoOn,
         Decision::RollBack { .. } => stop(RecoveryError::NothingBefore { checkpoint, sinks }),
         Decision::Torn { .. } => stop(RecoveryError::Torn { checkpoint, previous, sinks }),
-        Decision::Unknown { .. } => stop(RecoveryError::Unknown { checkpoint, previous, sinks }),
+        // Unknown, or what this version does not know.
+        _ => stop(RecoveryError::Unknown { checkpoint, previous, sinks }),
     }
 }

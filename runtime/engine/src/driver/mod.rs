@@ -40,6 +40,7 @@ use std::fmt;
 use std::future::Future;
 
 use levada_core::template::WriteContext;
+pub use levada_core::template::{Decision, decide};
 use levada_core::{Batch, CheckpointId, State, Timestamp};
 
 pub use context::{DriverContext, Restored};
@@ -51,8 +52,8 @@ pub use pending::Pending;
 pub use retry::Retry;
 pub use tally::DriverTally;
 pub use two_phase::{
-    Decision, JobRecovery, LossPolicy, StoredTransaction, TimeoutTooShort, TwoPhaseDriver, TwoPhaseOptions,
-    check_timeout, decide,
+    JobRecovery, LossPolicy, StoredTransaction, TimeoutTooShort, TwoPhaseDriver, TwoPhaseOptions,
+    check_timeout,
 };
 pub use write_ahead::{FileCommitter, Inline, PieceError, PieceStore, WriteAheadDriver};
 

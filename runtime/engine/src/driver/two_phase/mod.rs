@@ -21,7 +21,7 @@ use levada_core::{Batch, CheckpointId, ErrorChain, SinkError, State, Timestamp};
 use self::entry::Entry;
 pub use self::entry::StoredTransaction;
 pub(crate) use self::entry::without_pending;
-pub use self::recovery::{Decision, JobRecovery, decide};
+pub use self::recovery::JobRecovery;
 pub use self::timeout::{TimeoutTooShort, check_timeout};
 use super::SinkDriver;
 use super::context::{DriverContext, Restored, Stage};

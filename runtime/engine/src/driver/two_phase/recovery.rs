@@ -11,83 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use levada_core::template::{Fate, TwoPhaseCommitSink};
+use levada_core::template::{Decision, Fate, TwoPhaseCommitSink, decide};
 use levada_core::{CheckpointId, State, StateError, Storable};
 
 use super::entry::{Entry, StoredTransaction};
 use crate::driver::error::DriverError;
-
-/// What to do with the transactions of the newest complete checkpoint n.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Decision {
-    /// All are visible or can be made so: restore n.
-    CommitAll,
-    /// Some of what n added is gone and none of it visible: drop the rest of it, restore the checkpoint before, and read
-    /// again.
-    RollBack {
-        /// The checkpoint before; none when n was the first.
-        to: Option<CheckpointId>,
-    },
-    /// Some records are visible and others of the same checkpoint gone for good: only a human can say what now.
-    Torn {
-        /// How many transactions are gone.
-        aborted: usize,
-        /// How many transactions that cannot be taken back are visible.
-        committed: usize,
-    },
-    /// The target has forgotten some transactions, and the others do not tell what became of these.
-    Unknown {
-        /// How many.
-        unknown: usize,
-    },
-}
-
-#[derive(Debug, Default)]
-struct Count {
-    committed: usize,
-    aborted: usize,
-    unknown: usize,
-}
-
-impl Count {
-    fn of<'a>(fates: impl Iterator<Item = &'a (CheckpointId, Fate)>) -> Self {
-        let mut count = Self::default();
-        for (_, fate) in fates {
-            match fate {
-                Fate::Pending => {}
-                Fate::Committed => count.committed += 1,
-                Fate::Aborted => count.aborted += 1,
-                // A fate that this version does not know is none to build on.
-                _ => count.unknown += 1,
-            }
-        }
-        count
-    }
-}
-
-/// Decides what becomes of checkpoint n from the fates of all its transactions, each with the checkpoint that covers it.
-///
-/// `previous` is the complete checkpoint before n. Transactions up to it are covered by it, too: they cannot be rolled
-/// back, because its restore does not repeat their records. Those above it are what n added.
-pub fn decide(fates: &[(CheckpointId, Fate)], previous: Option<CheckpointId>) -> Decision {
-    let is_old = |checkpoint: CheckpointId| previous.is_some_and(|previous| checkpoint <= previous);
-    let old = Count::of(fates.iter().filter(|(checkpoint, _)| is_old(*checkpoint)));
-    let new = Count::of(fates.iter().filter(|(checkpoint, _)| !is_old(*checkpoint)));
-
-    let aborted = old.aborted + new.aborted;
-    let unknown = old.unknown + new.unknown;
-    if old.aborted > 0 || (new.aborted > 0 && new.committed > 0) {
-        return Decision::Torn { aborted, committed: old.committed + new.committed };
-    }
-    if unknown > 0 {
-        return Decision::Unknown { unknown };
-    }
-    if new.aborted > 0 {
-        return Decision::RollBack { to: previous };
-    }
-    Decision::CommitAll
-}
 
 /// The transactions of all subtasks in the newest complete checkpoint.
 #[derive(Debug, Clone)]

@@ -1,0 +1,3 @@
+//! The transactional sink.
+
+pub mod recovery;
