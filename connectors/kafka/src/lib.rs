@@ -2,6 +2,8 @@
 // `forbid` would also forbid the one exception, `source::events`: `deny` (from the workspace) holds everywhere else.
 
 #[cfg(feature = "sink")]
+pub mod protocol;
+#[cfg(feature = "sink")]
 pub mod sink;
 #[cfg(feature = "source")]
 pub mod source;
