@@ -28,7 +28,7 @@ impl fmt::Display for TransactionName {
 }
 
 /// What became of a transaction that was pre-committed before a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fate {
     /// It waits for its commit.

@@ -168,7 +168,11 @@ impl Recovery<'_> {
                     self.note(to).await?;
                     *self.from = StartFrom::Entry(RestoreFrom::Latest);
                 }
-                Verdict::Stop(error) => return Err(error.into()),
+                Verdict::Stop(error) => {
+                    // Whoever was taken over has nothing to tell a human: what it found may be its successor's doing.
+                    self.lease.confirm().await?;
+                    return Err(error.into());
+                }
             }
         }
     }
@@ -300,6 +304,7 @@ impl Recovery<'_> {
                 }
             }
             if !sinks.is_empty() && !self.terms.policy.allow_replay {
+                self.lease.confirm().await?;
                 return Err(RecoveryError::VisibleAfterAll { checkpoint: manifest.id, sinks }.into());
             }
             fail_point!("recovery::after_roll_back");

@@ -99,6 +99,15 @@ mod tests {
         assert_eq!(fates(&described(TransactionState::Other, 5)), proved);
     }
 
+    /// [KSK-15] a later attempt may have rolled the transaction back, and published others since then.
+    #[test]
+    fn marker_of_a_later_attempt_is_no_proof() {
+        let later = Marker::At(CheckpointId::new(CHECKPOINT.attempt + 1, 1));
+        let earlier = Marker::At(CheckpointId::new(CHECKPOINT.attempt - 1, 99));
+        let of = |marker| fate(&handle(), &evidence(Description::NotFound, marker), TERMS);
+        assert_eq!([of(later), of(earlier)], [Fate::Unknown, Fate::Aborted]);
+    }
+
     /// [KSK-08] the handle names its cluster: another one's answers decide nothing.
     #[test]
     fn answers_of_another_cluster_decide_nothing() {

@@ -7,6 +7,10 @@ use levada_core::CheckpointId;
 ///
 /// It becomes visible with the records of its transaction or not at all, and a subtask's transactions are committed in the
 /// order of their checkpoints. So it is proof for every transaction that is *decided*, and none for one that still waits.
+///
+/// A marker of a later attempt says nothing: that attempt has committed this transaction too, before its own, or has rolled
+/// it back. Whoever sees such a marker was taken over, for a checkpoint is not restored any more once a later attempt has
+/// published something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     /// This checkpoint's is the newest.
@@ -21,6 +25,7 @@ impl Marker {
     /// Tells whether a transaction of `checkpoint` is visible, if it is decided: `None` without an answer.
     pub(super) fn shows(self, checkpoint: CheckpointId) -> Option<bool> {
         match self {
+            Marker::At(newest) if newest.attempt > checkpoint.attempt => None,
             Marker::At(newest) => Some(checkpoint <= newest),
             Marker::Never => Some(false),
             Marker::Silent => None,
