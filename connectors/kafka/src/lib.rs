@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 // `forbid` would also forbid the one exception, `source::events`: `deny` (from the workspace) holds everywhere else.
 
+#[cfg(feature = "sink")]
+pub mod sink;
 #[cfg(feature = "source")]
 pub mod source;
 

@@ -1,0 +1,4 @@
+//! Writing to Kafka.
+
+pub mod producing;
+pub mod slot;
