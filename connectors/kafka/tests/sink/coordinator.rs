@@ -60,7 +60,17 @@ impl Coordinator {
     /// Commits, and waits until readers see it.
     pub(crate) async fn commit_visibly(&self, id: &str, identity: ProducerIdentity) {
         assert_eq!(self.commit(id, identity).await, 0);
-        while self.ask(id).await.expect("described").state != "CompleteCommit" {}
+        self.until(id, "CompleteCommit").await;
+    }
+
+    /// Waits until the coordinator says so of the id, looking every 10 ms.
+    pub(crate) async fn until(&self, id: &str, state: &str) {
+        let started = std::time::Instant::now();
+        let mut looks = tokio::time::interval(std::time::Duration::from_millis(10));
+        while self.ask(id).await.expect("described").state != state {
+            assert!(started.elapsed() < super::support::PATIENCE, "{state} in time");
+            looks.tick().await;
+        }
     }
 
     async fn call(&self, (key, version): (i16, i16), body: &[u8]) -> Result<Vec<u8>, BoxError> {

@@ -11,8 +11,9 @@ use levada_testcontainers::Kafka;
 use super::support::{Topic, batch, chain, context, now};
 
 type Headers<'h> = Vec<(&'h [u8], Option<&'h [u8]>)>;
+type KeyAndValue = (Option<&'static [u8]>, Option<&'static [u8]>);
 
-const KINDS: [(Option<&[u8]>, Option<&[u8]>); 4] =
+const KINDS: [KeyAndValue; 4] =
     [(Some(b"k"), Some(b"v")), (None, Some(b"")), (Some(b""), None), (None, None)];
 
 async fn written<S: Serialise<()>>(topic: &Topic, serialise: S, batch: levada_core::Batch<()>) {

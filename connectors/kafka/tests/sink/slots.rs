@@ -102,6 +102,29 @@ async fn slot_that_is_dropped_is_not_initialised_again() {
     assert_eq!((left.state.as_str(), left.identity), ("Ongoing", identity));
 }
 
+/// [KSK-08] warming's part: a warm slot knows the topics in use, without a message for them yet. Here it is seen by what it
+/// can tell at once only then: that there is no such partition.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn warm_slot_knows_the_topics_in_use() {
+    let (topic, named) = (Topic::new(1).await, Topic::new(1).await);
+    let (mut slots, coordinator) = started(&topic, exactly_once(&topic));
+    slots.note_topic(&named.name);
+    until(&slots, 3, SlotState::Warm).await;
+    // The slots that were begun before know the topics of the configuration alone.
+    for is_known in [false, false, false, true] {
+        let slot = slots.open().await.expect("a slot");
+        write(&slot, &topic, "v").await;
+        let missing = Message::to(&named.name).partition(7);
+        let answer = slot.send(&missing, None).now_or_never().expect("there is room");
+        assert_eq!(answer.is_err(), is_known, "{answer:?}");
+        if !is_known {
+            drop(slot);
+            continue;
+        }
+        assert_eq!(coordinator.ask(slot.id()).await.expect("described").error, 0);
+    }
+}
+
 #[derive(Debug)]
 struct Silent;
 

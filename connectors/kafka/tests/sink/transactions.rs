@@ -96,12 +96,12 @@ async fn transaction_that_timed_out_fails_the_next_write() {
         .start()
         .expect("a broker");
     let topic = Topic::at(broker.bootstrap(), 1, &[]).await;
-    let short = TransactionTimeout::After(Duration::from_secs(1));
+    let short = TransactionTimeout::After(Duration::from_secs(3));
     let (mut slots, coordinator) = started(&topic, exactly_once(&topic).transaction_timeout(short));
     let slot = slots.open().await.expect("a slot");
     write(&slot, &topic, "too old").await;
     slot.producer().flush().await.expect("flush");
-    while coordinator.ask(slot.id()).await.expect("described").state != "CompleteAbort" {}
+    coordinator.until(slot.id(), "CompleteAbort").await;
     write(&slot, &topic, "too late").await;
     let failure = tokio::time::timeout(PATIENCE, slot.producer().failed()).await.expect("in time");
     assert!(failure.is_fenced(), "{}", chain(&failure));

@@ -90,10 +90,9 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> IdempotentSink<T> for AtLeastOnc
     }
 
     async fn close(&mut self) {
-        if let Some(producer) = self.producer.take() {
-            if let Err(error) = producer.close(CLOSE_WITHIN).await {
-                tracing::warn!(%error, "the client is left to itself");
-            }
+        let Some(producer) = self.producer.take() else { return };
+        if let Err(error) = producer.close(CLOSE_WITHIN).await {
+            tracing::warn!(%error, "the client is left to itself");
         }
     }
 }

@@ -239,6 +239,12 @@ pub enum ProduceError {
         /// How long was waited.
         within: Duration,
     },
+    /// A task or a thread has ended without a result: it has panicked, or the runtime shuts down.
+    #[error("{doing} ended without a result")]
+    Lost {
+        /// What was tried.
+        doing: &'static str,
+    },
     /// The client does not take a property.
     #[error("the Kafka client does not take property {property}: {reason}")]
     Property {

@@ -28,8 +28,8 @@ pub(super) async fn on_own_thread<V: Send + 'static>(
     Builder::new().name("kafka-sink-call".to_owned()).spawn(run).map_err(|error| of_spawn(&error))?;
     match timeout(within, told).await {
         Ok(Ok(value)) => Ok(value),
-        // Without a value the thread has panicked.
-        Ok(Err(_)) | Err(_) => Err(ProduceError::Stuck { doing, within }),
+        Ok(Err(_)) => Err(ProduceError::Lost { doing }),
+        Err(_) => Err(ProduceError::Stuck { doing, within }),
     }
 }
 
@@ -60,4 +60,43 @@ fn poll(client: &Arc<Client>) {
 
 fn of_spawn(error: &io::Error) -> ProduceError {
     ProduceError::Start(ClientError { code: RDKafkaErrorCode::Fail, text: format!("no thread: {error}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// [KSK-06] a call of the client that hangs is given up in time; what it comes to later is dropped on its own thread.
+    #[tokio::test(start_paused = true)]
+    async fn call_that_hangs_is_left_to_its_thread() {
+        let (hold, held) = mpsc::channel::<()>();
+        let (dropped, was_dropped) = mpsc::channel::<std::thread::ThreadId>();
+        let hangs = move || {
+            drop(held.recv());
+            TellsItsDrop(dropped)
+        };
+        let stuck = on_own_thread("hanging", Duration::from_secs(9), hangs).await;
+        assert!(matches!(stuck, Err(ProduceError::Stuck { doing: "hanging", .. })));
+        drop(hold);
+        assert_ne!(was_dropped.recv().expect("dropped"), std::thread::current().id());
+    }
+
+    #[derive(Debug)]
+    struct TellsItsDrop(mpsc::Sender<std::thread::ThreadId>);
+
+    impl Drop for TellsItsDrop {
+        fn drop(&mut self) {
+            drop(self.0.send(std::thread::current().id()));
+        }
+    }
+
+    /// [KSK-06] a panic on a thread of the sink's is no endless wait.
+    #[tokio::test]
+    async fn call_that_panics_is_noticed_at_once() {
+        let lost =
+            on_own_thread("panicking", Duration::from_secs(3600), || -> () { panic!("on purpose") }).await;
+        assert!(matches!(lost, Err(ProduceError::Lost { doing: "panicking" })));
+    }
 }

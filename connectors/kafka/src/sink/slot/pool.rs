@@ -96,12 +96,15 @@ impl<D: Describe> Slots<D> {
 
     /// Takes a slot back whose transaction is decided, when that is recorded, and begins to make it ready for another one.
     pub fn free(&mut self, slot: FrozenSlot) {
+        for (topic, _) in slot.delivered().partitions.keys() {
+            self.note_topic(topic);
+        }
         let number = slot.into_number();
         self.begin_warming(number);
     }
 
     /// Adds a topic that is in use: slots are warm when they know it and its leaders. Those that are warm already learn it
-    /// with their first message.
+    /// with their first message. Topics of the configuration, and of slots that were freed, need not be added.
     pub fn note_topic(&mut self, topic: &str) {
         if self.topics.len() < WARMED_TOPICS && !self.topics.contains(topic) {
             self.topics.insert(topic.to_owned());
@@ -119,7 +122,11 @@ impl<D: Describe> Slots<D> {
                 return Ok(ready);
             }
             self.warm_one_more_if_none_is_free();
-            let Some(ended) = self.warming.join_next().await else { continue };
+            let Some(ended) = self.warming.join_next().await else {
+                // Only cold ones are left.
+                self.warm_again();
+                continue;
+            };
             match ended {
                 Ok((number, Ok(ready))) => self.warm.push_back((number, ready)),
                 Ok((number, Err(error))) => {
@@ -128,7 +135,7 @@ impl<D: Describe> Slots<D> {
                         return Err(error);
                     }
                 }
-                Err(cause) => self.note_lost(&cause),
+                Err(_) => return Err(ProduceError::Lost { doing: "making a slot ready" }),
             }
         }
     }
@@ -142,14 +149,10 @@ impl<D: Describe> Slots<D> {
                     tracing::warn!(slot = number, error = %levada_core::ErrorChain(&error), "a slot is not ready");
                     self.cold.insert(number);
                 }
-                Err(cause) => self.note_lost(&cause),
+                // Its number is not known, and not used again.
+                Err(cause) => tracing::error!(%cause, "making a slot ready came to no end"),
             }
         }
-    }
-
-    /// A task that panicked, or a runtime that shuts down: the number is not known, and not used again.
-    fn note_lost(&self, cause: &tokio::task::JoinError) {
-        tracing::error!(%cause, "making a slot ready did not come to an end");
     }
 
     fn warm_again(&mut self) {
