@@ -102,27 +102,37 @@ async fn slot_that_is_dropped_is_not_initialised_again() {
     assert_eq!((left.state.as_str(), left.identity), ("Ongoing", identity));
 }
 
-/// [KSK-08] warming's part: a warm slot knows the topics in use, without a message for them yet. Here it is seen by what it
-/// can tell at once only then: that there is no such partition.
+/// Tells whether the slot's client knows the topic before it has sent anything there: only then can it say at once that there
+/// is no such partition.
+async fn knows(slot: &OpenSlot, topic: &Topic) -> bool {
+    let missing = Message::to(&topic.name).partition(7);
+    slot.send(&missing, None).now_or_never().expect("there is room").is_err()
+}
+
+/// [KSK-08] warming's part: a warm slot knows the topics in use before its first message, whether they were named or learnt
+/// from the transaction before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warm_slot_knows_the_topics_in_use() {
-    let (topic, named) = (Topic::new(1).await, Topic::new(1).await);
-    let (mut slots, coordinator) = started(&topic, exactly_once(&topic));
-    slots.note_topic(&named.name);
+    let (named, noted, learnt) = (Topic::new(1).await, Topic::new(1).await, Topic::new(1).await);
+    let (mut slots, coordinator) = started(&named, exactly_once(&named));
     until(&slots, 3, SlotState::Warm).await;
-    // The slots that were begun before know the topics of the configuration alone.
-    for is_known in [false, false, false, true] {
-        let slot = slots.open().await.expect("a slot");
-        write(&slot, &topic, "v").await;
-        let missing = Message::to(&named.name).partition(7);
-        let answer = slot.send(&missing, None).now_or_never().expect("there is room");
-        assert_eq!(answer.is_err(), is_known, "{answer:?}");
-        if !is_known {
-            drop(slot);
-            continue;
-        }
-        assert_eq!(coordinator.ask(slot.id()).await.expect("described").error, 0);
-    }
+    let slot = slots.open().await.expect("a slot");
+    write(&slot, &learnt, "v").await;
+    let (id, frozen) = (slot.id().to_owned(), frozen(slot).await);
+    coordinator.commit_visibly(&id, frozen.identity()).await;
+    slots.note_topic(&noted.name);
+    slots.free(frozen);
+    // Slots that were warm already know what the configuration names.
+    let slot = slots.open().await.expect("a slot");
+    assert!(!knows(&slot, &learnt).await && knows(&slot, &named).await);
+    drop(slot);
+    drop(slots.open().await.expect("a slot"));
+    let slot = slots.open().await.expect("a slot");
+    assert_eq!(slot.id(), id, "the one that was freed");
+    assert!(knows(&slot, &learnt).await);
+    until(&slots, 1, SlotState::Warm).await;
+    let slot = slots.open().await.expect("a slot");
+    assert!(knows(&slot, &noted).await);
 }
 
 #[derive(Debug)]

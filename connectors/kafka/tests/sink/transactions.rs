@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use levada_kafka::sink::producing::{Message, ProduceError, TransactionTimeout};
 use levada_kafka::sink::slot::{Freeze, SlotState};
-use levada_testcontainers::Kafka;
+use levada_testcontainers::{Kafka, unique_name};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, Producer as _};
 
 use super::slots::{exactly_once, frozen, started, until, write};
 use super::support::{PATIENCE, Read, Topic, chain};
@@ -32,6 +34,19 @@ async fn each_transaction_has_an_epoch_of_its_own() {
     assert_eq!(topic.read().iter().map(Read::text).collect::<String>(), "01234567");
     // Eight transactions, three ids: epochs did change under an id.
     assert_eq!(slots.standings().borrow().len(), 3);
+}
+
+/// The premise of a client for each transaction: one client cannot get a second epoch.
+#[test]
+fn client_initialises_its_id_only_once() {
+    let bootstrap = Kafka::shared().expect("a broker").bootstrap().to_owned();
+    let client: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("transactional.id", unique_name("once"))
+        .create()
+        .expect("a client");
+    client.init_transactions(PATIENCE).expect("once");
+    client.init_transactions(PATIENCE).expect_err("not twice");
 }
 
 /// [KSK-08] the counts of the handle are what brokers acknowledged; an empty transaction is none.

@@ -76,6 +76,9 @@ impl OpenSlot {
 
     /// Waits until every message is acknowledged, and ends the writing. Not cancel safe: a dropped call leaves the transaction.
     ///
+    /// A client that writes nothing does not learn that its transaction has timed out or was taken over: ask the coordinator
+    /// before the transaction is relied on.
+    ///
     /// # Errors
     /// A message failed, or has no report in time. The transaction lacks it then: the slot is [left](SlotState::Left), and what
     /// was written to it is to be written again, to another one.

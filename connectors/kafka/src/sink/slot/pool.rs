@@ -12,7 +12,7 @@ use super::frozen::FrozenSlot;
 use super::open::OpenSlot;
 use super::standing::{Board, Place, SlotState, Standings};
 use super::warm::{Ready, warmed};
-use crate::sink::producing::{KafkaSinkConfig, ProduceError};
+use crate::sink::producing::{Guarantee, KafkaSinkConfig, ProduceError};
 
 /// So many topics are made known to a producer beforehand.
 const WARMED_TOPICS: usize = 100;
@@ -49,7 +49,7 @@ impl<D> fmt::Debug for Slots<D> {
 }
 
 impl<D: Describe> Slots<D> {
-    /// Begins to make the slots of a writer ready. `naming` makes a slot's number its transactional id: no id that an
+    /// Begins to make the slots of a writer ready, whatever guarantee the configuration names. `naming` makes a slot's number its transactional id: no id that an
     /// unresolved transaction of an earlier attempt has, because making a slot ready ends what is open under its id.
     ///
     /// # Errors
@@ -62,6 +62,7 @@ impl<D: Describe> Slots<D> {
         naming: impl Fn(u32) -> String + Send + Sync + 'static,
         describe: Arc<D>,
     ) -> Result<Self, ProduceError> {
+        let config = config.guarantee(Guarantee::ExactlyOnceByCheckpoint);
         config.check()?;
         let count = config.slots;
         let mut slots = Self {
