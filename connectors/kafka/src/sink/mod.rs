@@ -1,3 +1,5 @@
-//! The transactional sink.
+//! Writing to Kafka.
 
+pub mod producing;
 pub mod recovery;
+pub mod slot;
