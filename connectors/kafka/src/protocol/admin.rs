@@ -8,7 +8,6 @@ use kafka_protocol::protocol::Request;
 use tokio::time::Instant;
 
 use super::api;
-use super::backoff::Pauses;
 use super::brokers::Brokers;
 use super::coordinator::Kind;
 use super::error::{ErrorCode, ProtocolError};
@@ -67,35 +66,13 @@ impl Admin {
         }))
     }
 
-    /// Tries until it succeeds, fails for good, or would pass the deadline.
-    pub(super) async fn persist<T>(
-        &self,
-        api: &'static str,
-        within: Duration,
-        attempt: impl AsyncFn(Instant) -> Result<T, ProtocolError>,
-    ) -> Result<T, ProtocolError> {
-        let until = Instant::now() + within;
-        let mut pauses = Pauses::until(until);
-        loop {
-            let error = match attempt(until).await {
-                Ok(done) => return Ok(done),
-                Err(error) if !error.is_retriable() => return Err(error),
-                Err(error) => error,
-            };
-            tracing::debug!(error = %levada_core::ErrorChain(&error), "{api} is tried again");
-            if !pauses.next().await {
-                return Err(ProtocolError::OutOfTime { api, within, cause: Box::new(error) });
-            }
-        }
-    }
-
     /// Asks the coordinator of `key`. `code` finds its refusal in the answer.
     pub(super) async fn ask_coordinator<R: Request>(
         &self,
         kind: Kind,
         key: &str,
         request: &R,
-        code: impl Fn(&R::Response) -> Option<i16>,
+        code: impl Fn(&R::Response) -> Option<i16> + Send,
         until: Instant,
     ) -> Result<R::Response, ProtocolError> {
         let address = self.coordinator(kind, key, until).await?;

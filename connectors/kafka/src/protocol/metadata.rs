@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::api;
+use super::backoff::Tries;
 use super::error::{ErrorCode, ProtocolError};
 
 /// A broker, and where it listens for us.
@@ -49,7 +50,13 @@ impl Admin {
     /// # Errors
     /// No broker answers within the deadline, or none that can be spoken to.
     pub async fn cluster(&self, within: Duration) -> Result<Cluster, ProtocolError> {
-        self.persist("Metadata", within, async |until| self.metadata(&[], until).await).await
+        let mut tries = Tries::new("Metadata", within);
+        loop {
+            match self.metadata(&[], tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
+            }
+        }
     }
 
     /// Describes the cluster, and who leads these topics.
@@ -75,38 +82,39 @@ impl Admin {
         name: &'static str,
         within: Duration,
     ) -> Result<Option<i64>, ProtocolError> {
+        let mut tries = Tries::new(api::name(DescribeConfigsRequest::KEY), within);
+        loop {
+            match self.broker_setting_once(broker, name, tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
+            }
+        }
+    }
+
+    async fn broker_setting_once(
+        &self,
+        broker: &BrokerAddress,
+        name: &'static str,
+        until: Instant,
+    ) -> Result<Option<i64>, ProtocolError> {
         let resource = DescribeConfigsResource::default()
             .with_resource_type(BROKER)
             .with_resource_name(StrBytes::from_string(broker.id.to_string()))
             .with_configuration_keys(Some(vec![StrBytes::from_static_str(name)]));
         let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
-        let api = api::name(DescribeConfigsRequest::KEY);
-        self.persist(api, within, async |until| {
-            let answer = self.ask_once(&broker.address, &request, i16::MAX, until).await?;
-            let silent = || ProtocolError::Silent {
-                address: broker.address.clone(),
-                api,
-                subject: format!("broker {}", broker.id),
-            };
-            let told = answer.results.into_iter().next().ok_or_else(silent)?;
-            let (address, subject) = (broker.address.clone(), name.to_owned());
-            if told.error_code != 0 {
-                return Err(ProtocolError::Refused {
-                    address,
-                    api,
-                    subject,
-                    code: ErrorCode(told.error_code),
-                });
-            }
-            let setting = told.configs.into_iter().find(|setting| &*setting.name == name);
-            let Some(value) = setting.and_then(|setting| setting.value) else { return Ok(None) };
-            value.parse().map(Some).map_err(|_| ProtocolError::Malformed {
-                address,
-                api,
-                reason: format!("{name} is no number"),
-            })
-        })
-        .await
+        let (api, address) = (api::name(DescribeConfigsRequest::KEY), broker.address.clone());
+        let answer = self.ask_once(&address, &request, i16::MAX, until).await?;
+        let Some(told) = answer.results.into_iter().next() else {
+            return Err(ProtocolError::Silent { address, api, subject: format!("broker {}", broker.id) });
+        };
+        if told.error_code != 0 {
+            let (subject, code) = (name.to_owned(), ErrorCode(told.error_code));
+            return Err(ProtocolError::Refused { address, api, subject, code });
+        }
+        let setting = told.configs.into_iter().find(|setting| &*setting.name == name);
+        let Some(value) = setting.and_then(|setting| setting.value) else { return Ok(None) };
+        let no_number = |_| ProtocolError::Malformed { address, api, reason: format!("{name} is no number") };
+        value.parse().map(Some).map_err(no_number)
     }
 }
 

@@ -37,6 +37,7 @@ mod transport;
 mod versions;
 
 pub use admin::Admin;
+pub(crate) use backoff::Pauses;
 pub use error::{ErrorCode, ProtocolError};
 pub use metadata::{BrokerAddress, Cluster};
 pub use producers::OpenTransaction;

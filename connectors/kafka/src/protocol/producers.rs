@@ -7,10 +7,15 @@ use kafka_protocol::messages::describe_producers_response::ProducerState;
 use kafka_protocol::messages::{DescribeProducersRequest, TopicName};
 use kafka_protocol::protocol::{Request as _, StrBytes};
 use levada_core::Timestamp;
+use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::api;
+use super::backoff::Tries;
 use super::error::{ErrorCode, ProtocolError};
+
+/// The partition has no leader now.
+const NO_LEADER: ErrorCode = ErrorCode(5);
 
 /// A transaction that has records in a partition and is neither committed nor aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,29 +41,41 @@ impl Admin {
         partition: i32,
         within: Duration,
     ) -> Result<Vec<OpenTransaction>, ProtocolError> {
+        let mut tries = Tries::new(api::name(DescribeProducersRequest::KEY), within);
+        loop {
+            match self.open_transactions_once(topic, partition, tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
+            }
+        }
+    }
+
+    async fn open_transactions_once(
+        &self,
+        topic: &str,
+        partition: i32,
+        until: Instant,
+    ) -> Result<Vec<OpenTransaction>, ProtocolError> {
         let api = api::name(DescribeProducersRequest::KEY);
         let name = TopicName(StrBytes::from_string(topic.to_owned()));
         let asked = TopicRequest::default().with_name(name).with_partition_indexes(vec![partition]);
         let request = DescribeProducersRequest::default().with_topics(vec![asked]);
         let subject = format!("{topic}-{partition}");
-        self.persist(api, within, async |until| {
-            let cluster = self.metadata(&[topic], until).await?;
-            let Some(leader) = cluster.leader(topic, partition) else {
-                let (address, code) = (self.brokers.bootstrap().join(","), ErrorCode(5));
-                return Err(ProtocolError::Refused { address, api, subject: subject.clone(), code });
-            };
-            let answer = self.ask_once(leader, &request, i16::MAX, until).await?;
-            let told = answer.topics.into_iter().flat_map(|topic| topic.partitions).next();
-            let (address, subject) = (leader.to_owned(), subject.clone());
-            match told {
-                None => Err(ProtocolError::Silent { address, api, subject }),
-                Some(told) if told.error_code != 0 => {
-                    Err(ProtocolError::Refused { address, api, subject, code: ErrorCode(told.error_code) })
-                }
-                Some(told) => Ok(open(told.active_producers)),
+        let cluster = self.metadata(&[topic], until).await?;
+        let Some(leader) = cluster.leader(topic, partition) else {
+            let address = self.brokers.bootstrap().join(",");
+            return Err(ProtocolError::Refused { address, api, subject, code: NO_LEADER });
+        };
+        let answer = self.ask_once(leader, &request, i16::MAX, until).await?;
+        let told = answer.topics.into_iter().flat_map(|topic| topic.partitions).next();
+        let address = leader.to_owned();
+        match told {
+            None => Err(ProtocolError::Silent { address, api, subject }),
+            Some(told) if told.error_code != 0 => {
+                Err(ProtocolError::Refused { address, api, subject, code: ErrorCode(told.error_code) })
             }
-        })
-        .await
+            Some(told) => Ok(open(told.active_producers)),
+        }
     }
 }
 

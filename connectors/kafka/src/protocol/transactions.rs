@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kafka_protocol::messages::describe_transactions_response::TransactionState as Described;
 use kafka_protocol::messages::{
-    DescribeTransactionsRequest, EndTxnRequest, InitProducerIdRequest, ListTransactionsRequest, ProducerId,
-    TransactionalId,
+    DescribeTransactionsRequest, DescribeTransactionsResponse, EndTxnRequest, InitProducerIdRequest,
+    InitProducerIdResponse, ListTransactionsRequest, ProducerId, TransactionalId,
 };
 use kafka_protocol::protocol::{Request as _, StrBytes};
 use levada_core::Timestamp;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::api;
+use super::backoff::Tries;
 use super::coordinator::Kind;
 use super::error::{ErrorCode, ProtocolError};
 use crate::sink::recovery::{DescribedTransaction, Description, Partitions, TransactionState};
@@ -56,25 +57,27 @@ impl Admin {
     /// # Errors
     /// The coordinator is not found or does not answer within the deadline, or refuses.
     pub async fn describe(&self, id: &str, within: Duration) -> Result<Description, ProtocolError> {
-        let api = api::name(DescribeTransactionsRequest::KEY);
-        let request = DescribeTransactionsRequest::default().with_transactional_ids(vec![named(id)]);
-        self.persist(api, within, async |until| {
-            let refusal = |answer: &kafka_protocol::messages::DescribeTransactionsResponse| {
-                let code = answer.transaction_states.first().map(|state| state.error_code);
-                code.filter(|code| *code != NOT_FOUND)
-            };
-            let asked = self.ask_coordinator(Kind::Transaction, id, &request, refusal, until).await?;
-            match asked.transaction_states.into_iter().find(|state| &**state.transactional_id == id) {
-                None => Err(ProtocolError::Silent {
-                    address: self.coordinator(Kind::Transaction, id, until).await?,
-                    api,
-                    subject: id.to_owned(),
-                }),
-                Some(state) if state.error_code == NOT_FOUND => Ok(Description::NotFound),
-                Some(state) => Ok(Description::Found(described(state))),
+        let mut tries = Tries::new(api::name(DescribeTransactionsRequest::KEY), within);
+        loop {
+            match self.describe_once(id, tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
             }
-        })
-        .await
+        }
+    }
+
+    async fn describe_once(&self, id: &str, until: Instant) -> Result<Description, ProtocolError> {
+        let request = DescribeTransactionsRequest::default().with_transactional_ids(vec![named(id)]);
+        let asked = self.ask_coordinator(Kind::Transaction, id, &request, refusal, until).await?;
+        match asked.transaction_states.into_iter().find(|state| &**state.transactional_id == id) {
+            None => Err(ProtocolError::Silent {
+                address: self.coordinator(Kind::Transaction, id, until).await?,
+                api: api::name(DescribeTransactionsRequest::KEY),
+                subject: id.to_owned(),
+            }),
+            Some(state) if state.error_code == NOT_FOUND => Ok(Description::NotFound),
+            Some(state) => Ok(Description::Found(described(state))),
+        }
     }
 
     /// Sends `EndTxn` once and returns the code of the answer: see [`answer`](crate::sink::recovery::answer).
@@ -119,17 +122,29 @@ impl Admin {
         timeout: Duration,
         within: Duration,
     ) -> Result<Initialised, ProtocolError> {
+        let mut tries = Tries::new(api::name(InitProducerIdRequest::KEY), within);
+        loop {
+            match self.initialise_once(id, timeout, tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
+            }
+        }
+    }
+
+    async fn initialise_once(
+        &self,
+        id: &str,
+        timeout: Duration,
+        until: Instant,
+    ) -> Result<Initialised, ProtocolError> {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(named(id)))
             .with_transaction_timeout_ms(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX))
             .with_producer_id(NONE)
             .with_producer_epoch(-1);
-        let refusal = |answer: &kafka_protocol::messages::InitProducerIdResponse| Some(answer.error_code);
-        self.persist(api::name(InitProducerIdRequest::KEY), within, async |until| {
-            let answer = self.ask_coordinator(Kind::Transaction, id, &request, refusal, until).await?;
-            Ok(Initialised { producer_id: answer.producer_id.0, epoch: answer.producer_epoch })
-        })
-        .await
+        let code = |answer: &InitProducerIdResponse| Some(answer.error_code);
+        let answer = self.ask_coordinator(Kind::Transaction, id, &request, code, until).await?;
+        Ok(Initialised { producer_id: answer.producer_id.0, epoch: answer.producer_epoch })
     }
 
     /// Lists the transactions whose id `is_wanted`, as *every* broker tells of those that it coordinates.
@@ -138,35 +153,49 @@ impl Admin {
     /// A broker does not answer within the deadline: a part of the list is no list.
     pub async fn list(
         &self,
-        is_wanted: impl Fn(&str) -> bool,
+        is_wanted: impl Fn(&str) -> bool + Sync,
         within: Duration,
     ) -> Result<Vec<ListedTransaction>, ProtocolError> {
-        let api = api::name(ListTransactionsRequest::KEY);
-        let request = ListTransactionsRequest::default().with_duration_filter(-1);
-        self.persist(api, within, async |until| {
-            let mut listed = BTreeMap::new();
-            for broker in self.metadata(&[], until).await?.brokers {
-                let answer = self.ask_once(&broker.address, &request, i16::MAX, until).await?;
-                if answer.error_code != 0 {
-                    let (address, code) = (broker.address, ErrorCode(answer.error_code));
-                    return Err(ProtocolError::Refused { address, api, subject: "all ids".to_owned(), code });
-                }
-                let wanted =
-                    answer.transaction_states.into_iter().filter(|state| is_wanted(&state.transactional_id));
-                listed.extend(wanted.map(|state| (state.transactional_id.to_string(), state)));
+        let mut tries = Tries::new(api::name(ListTransactionsRequest::KEY), within);
+        loop {
+            match self.list_once(&is_wanted, tries.until()).await {
+                Err(error) => tries.again(error).await?,
+                done => return done,
             }
-            let entry = |(id, state): (
-                String,
-                kafka_protocol::messages::list_transactions_response::TransactionState,
-            )| {
-                let (producer_id, state) =
-                    (state.producer_id.0, TransactionState::named(&state.transaction_state));
-                ListedTransaction { transactional_id: id, producer_id, state }
-            };
-            Ok(listed.into_iter().map(entry).collect())
-        })
-        .await
+        }
     }
+
+    async fn list_once(
+        &self,
+        is_wanted: &(impl Fn(&str) -> bool + Sync),
+        until: Instant,
+    ) -> Result<Vec<ListedTransaction>, ProtocolError> {
+        let request = ListTransactionsRequest::default().with_duration_filter(-1);
+        let mut listed = BTreeMap::new();
+        for broker in self.metadata(&[], until).await?.brokers {
+            let answer = self.ask_once(&broker.address, &request, i16::MAX, until).await?;
+            if answer.error_code != 0 {
+                let (api, code) = (api::name(ListTransactionsRequest::KEY), ErrorCode(answer.error_code));
+                let (address, subject) = (broker.address, "all ids".to_owned());
+                return Err(ProtocolError::Refused { address, api, subject, code });
+            }
+            for state in answer.transaction_states {
+                if is_wanted(&state.transactional_id) {
+                    let transactional_id = state.transactional_id.to_string();
+                    let (producer_id, state) =
+                        (state.producer_id.0, TransactionState::named(&state.transaction_state));
+                    let entry = ListedTransaction { transactional_id, producer_id, state };
+                    listed.insert(entry.transactional_id.clone(), entry);
+                }
+            }
+        }
+        Ok(listed.into_values().collect())
+    }
+}
+
+/// Finds a refusal in a description; that an id is not known is none.
+fn refusal(answer: &DescribeTransactionsResponse) -> Option<i16> {
+    answer.transaction_states.first().map(|state| state.error_code).filter(|code| *code != NOT_FOUND)
 }
 
 fn described(state: Described) -> DescribedTransaction {

@@ -3,3 +3,4 @@
 pub mod producing;
 pub mod recovery;
 pub mod slot;
+pub mod two_phase;

@@ -219,6 +219,31 @@ impl KafkaSinkConfig {
         self
     }
 
+    pub(crate) fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    pub(crate) fn client_name(&self) -> &str {
+        &self.client_id
+    }
+
+    pub(crate) fn client_properties(&self) -> &BTreeMap<String, String> {
+        &self.properties
+    }
+
+    /// Returns the timeout that brokers are told.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.transaction_timeout.milliseconds().into())
+    }
+
+    /// Returns how long brokers let a transaction stay open; `None` for ever.
+    pub(crate) fn finite_timeout(&self) -> Option<Duration> {
+        match self.transaction_timeout {
+            TransactionTimeout::After(timeout) => Some(timeout),
+            TransactionTimeout::Never => None,
+        }
+    }
+
     /// Returns how long the client tries to deliver a message.
     pub(crate) fn delivers_within(&self) -> Duration {
         match self.guarantee {

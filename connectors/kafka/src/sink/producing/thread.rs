@@ -74,7 +74,7 @@ mod tests {
         let (hold, held) = mpsc::channel::<()>();
         let (dropped, was_dropped) = mpsc::channel::<std::thread::ThreadId>();
         let hangs = move || {
-            drop(held.recv());
+            let _ = held.recv();
             TellsItsDrop(dropped)
         };
         let stuck = on_own_thread("hanging", Duration::from_secs(9), hangs).await;
@@ -88,7 +88,7 @@ mod tests {
 
     impl Drop for TellsItsDrop {
         fn drop(&mut self) {
-            drop(self.0.send(std::thread::current().id()));
+            let _ = self.0.send(std::thread::current().id());
         }
     }
 

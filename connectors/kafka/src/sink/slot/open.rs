@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
 
 use super::describe::ProducerIdentity;
@@ -90,6 +91,24 @@ impl OpenSlot {
         }
         self.place.note(SlotState::Frozen, Some(self.ready.identity));
         Ok(Freeze::Frozen(FrozenSlot::new(self.place, self.ready)))
+    }
+
+    /// Writes the marker of `checkpoint` into the transaction, then [freezes](Self::freeze) it: once its records are visible, so
+    /// is that `group` has the checkpoint's sequence as an offset, and its attempt beside it.
+    ///
+    /// # Errors
+    /// As [`freeze`](Self::freeze), or the marker cannot be written.
+    pub(crate) async fn freeze_marked(
+        self,
+        group: &str,
+        checkpoint: CheckpointId,
+    ) -> Result<Freeze, ProduceError> {
+        // What was not delivered has no place for a marker, and is missing anyway.
+        self.producer().flush().await?;
+        let delivered = self.producer().delivered();
+        let Some((topic, partition)) = delivered.partitions.keys().next() else { return self.freeze().await };
+        self.producer().mark(self.id(), group, (topic, *partition), checkpoint).await?;
+        self.freeze().await
     }
 
     /// Aborts the transaction, and gives the slot's number back for [`Slots::free`](super::Slots::free).
