@@ -158,6 +158,26 @@ async fn slot_without_a_known_producer_id_is_not_opened() {
     }
 }
 
+#[derive(Debug)]
+struct Panics;
+
+impl Describe for Panics {
+    async fn describe(&self, _id: &str) -> Result<ProducerIdentity, BoxError> {
+        panic!("on purpose")
+    }
+}
+
+/// A panic in what others have given is no endless wait for a slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn panic_while_a_slot_is_made_ready_fails_its_opening() {
+    let topic = Topic::new(1).await;
+    let prefix = unique_name("slots");
+    let naming = move |slot| format!("{prefix}.t{slot}");
+    let mut slots = Slots::start(exactly_once(&topic), naming, Arc::new(Panics)).expect("it works");
+    let refused = tokio::time::timeout(PATIENCE, slots.open()).await.expect("in time").expect_err("lost");
+    assert!(matches!(refused, ProduceError::Lost { .. }), "{refused:?}");
+}
+
 /// [KSK-19] the timeout's part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timeout_above_the_brokers_maximum_is_refused_with_the_reason() {
