@@ -104,7 +104,7 @@ async fn slot_that_is_dropped_is_not_initialised_again() {
 
 /// Tells whether the slot's client knows the topic before it has sent anything there: only then can it say at once that there
 /// is no such partition.
-async fn knows(slot: &OpenSlot, topic: &Topic) -> bool {
+fn knows(slot: &OpenSlot, topic: &Topic) -> bool {
     let missing = Message::to(&topic.name).partition(7);
     slot.send(&missing, None).now_or_never().expect("there is room").is_err()
 }
@@ -124,15 +124,15 @@ async fn warm_slot_knows_the_topics_in_use() {
     slots.free(frozen);
     // Slots that were warm already know what the configuration names.
     let slot = slots.open().await.expect("a slot");
-    assert!(!knows(&slot, &learnt).await && knows(&slot, &named).await);
+    assert!(!knows(&slot, &learnt) && knows(&slot, &named));
     drop(slot);
     drop(slots.open().await.expect("a slot"));
     let slot = slots.open().await.expect("a slot");
     assert_eq!(slot.id(), id, "the one that was freed");
-    assert!(knows(&slot, &learnt).await);
+    assert!(knows(&slot, &learnt));
     until(&slots, 1, SlotState::Warm).await;
     let slot = slots.open().await.expect("a slot");
-    assert!(knows(&slot, &noted).await);
+    assert!(knows(&slot, &noted));
 }
 
 #[derive(Debug)]
@@ -156,6 +156,26 @@ async fn slot_without_a_known_producer_id_is_not_opened() {
         assert!(chain(&refused).contains("the coordinator is not to be asked"), "{}", chain(&refused));
         assert!(matches!(refused, ProduceError::Describe { .. }));
     }
+}
+
+#[derive(Debug)]
+struct Panics;
+
+impl Describe for Panics {
+    async fn describe(&self, _id: &str) -> Result<ProducerIdentity, BoxError> {
+        panic!("on purpose")
+    }
+}
+
+/// A panic in what others have given is no endless wait for a slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn panic_while_a_slot_is_made_ready_fails_its_opening() {
+    let topic = Topic::new(1).await;
+    let prefix = unique_name("slots");
+    let naming = move |slot| format!("{prefix}.t{slot}");
+    let mut slots = Slots::start(exactly_once(&topic), naming, Arc::new(Panics)).expect("it works");
+    let refused = tokio::time::timeout(PATIENCE, slots.open()).await.expect("in time").expect_err("lost");
+    assert!(matches!(refused, ProduceError::Lost { .. }), "{refused:?}");
 }
 
 /// [KSK-19] the timeout's part.

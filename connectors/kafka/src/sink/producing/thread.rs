@@ -74,7 +74,7 @@ mod tests {
         let (hold, held) = mpsc::channel::<()>();
         let (dropped, was_dropped) = mpsc::channel::<std::thread::ThreadId>();
         let hangs = move || {
-            let _ = held.recv();
+            held.recv().expect_err("nothing is sent");
             TellsItsDrop(dropped)
         };
         let stuck = on_own_thread("hanging", Duration::from_secs(9), hangs).await;
@@ -88,7 +88,7 @@ mod tests {
 
     impl Drop for TellsItsDrop {
         fn drop(&mut self) {
-            let _ = self.0.send(std::thread::current().id());
+            self.0.send(std::thread::current().id()).expect("the test waits");
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use futures_util::FutureExt;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::describe::Describe;
@@ -17,6 +19,7 @@ use crate::sink::producing::{Guarantee, KafkaSinkConfig, ProduceError};
 /// So many topics are made known to a producer beforehand.
 const WARMED_TOPICS: usize = 100;
 
+type Warmed = (u32, Result<Ready, ProduceError>);
 type Naming = dyn Fn(u32) -> String + Send + Sync;
 
 /// The transactional producers of one writer: opened one after the other, so that each transaction has an epoch of its own
@@ -30,7 +33,14 @@ pub struct Slots<D> {
     board: Board,
     /// How many there are, numbered from zero.
     count: u32,
-    warming: JoinSet<(u32, Result<Ready, ProduceError>)>,
+    /// Ends with the slots.
+    tasks: JoinSet<()>,
+    /// What the tasks come to. Told before the board is, so that whoever sees a warm slot there gets it without waiting; the
+    /// end of a task itself comes a little later. Bounded by the number of slots.
+    ended: mpsc::UnboundedReceiver<Warmed>,
+    tell: mpsc::UnboundedSender<Warmed>,
+    /// How many have not come to an end.
+    warming: u32,
     warm: VecDeque<(u32, Ready)>,
     /// Could not be made ready.
     cold: BTreeSet<u32>,
@@ -41,7 +51,7 @@ impl<D> fmt::Debug for Slots<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slots")
             .field("count", &self.count)
-            .field("warming", &self.warming.len())
+            .field("warming", &self.warming)
             .field("warm", &self.warm.len())
             .field("cold", &self.cold)
             .finish_non_exhaustive()
@@ -65,13 +75,17 @@ impl<D: Describe> Slots<D> {
         let config = config.guarantee(Guarantee::ExactlyOnceByCheckpoint);
         config.check()?;
         let count = config.slots;
+        let (tell, ended) = mpsc::unbounded_channel();
         let mut slots = Self {
             config: Arc::new(config),
             naming: Arc::new(naming),
             describe,
             board: Board::new(),
             count,
-            warming: JoinSet::new(),
+            tasks: JoinSet::new(),
+            ended,
+            tell,
+            warming: 0,
             warm: VecDeque::new(),
             cold: BTreeSet::new(),
             topics: BTreeSet::new(),
@@ -123,37 +137,35 @@ impl<D: Describe> Slots<D> {
                 return Ok(ready);
             }
             self.warm_one_more_if_none_is_free();
-            let Some(ended) = self.warming.join_next().await else {
-                // Only cold ones are left.
-                self.warm_again();
-                continue;
-            };
-            match ended {
-                Ok((number, Ok(ready))) => self.warm.push_back((number, ready)),
-                Ok((number, Err(error))) => {
-                    self.cold.insert(number);
-                    if self.warming.is_empty() {
-                        return Err(error);
-                    }
-                }
-                Err(_) => return Err(ProduceError::Lost { doing: "making a slot ready" }),
+            // Never the end: one sender is ours.
+            let Some(ended) = self.ended.recv().await else { continue };
+            match self.take(ended) {
+                Err(error) if self.warming == 0 => return Err(error),
+                // Another one may get ready.
+                _ => {}
             }
         }
     }
 
     /// Takes over what has got ready meanwhile.
     fn collect(&mut self) {
-        while let Some(ended) = self.warming.try_join_next() {
-            match ended {
-                Ok((number, Ok(ready))) => self.warm.push_back((number, ready)),
-                Ok((number, Err(error))) => {
-                    tracing::warn!(slot = number, error = %levada_core::ErrorChain(&error), "a slot is not ready");
-                    self.cold.insert(number);
-                }
-                // Its number is not known, and not used again.
-                Err(cause) => tracing::error!(%cause, "making a slot ready came to no end"),
+        while let Ok(ended) = self.ended.try_recv() {
+            if let Err(error) = self.take(ended) {
+                tracing::warn!(error = %levada_core::ErrorChain(&error), "a slot is not ready");
             }
         }
+    }
+
+    fn take(&mut self, (number, ended): Warmed) -> Result<(), ProduceError> {
+        self.warming -= 1;
+        match ended {
+            Ok(ready) => self.warm.push_back((number, ready)),
+            Err(error) => {
+                self.cold.insert(number);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn warm_again(&mut self) {
@@ -163,7 +175,7 @@ impl<D: Describe> Slots<D> {
     }
 
     fn warm_one_more_if_none_is_free(&mut self) {
-        if self.warm.is_empty() && self.warming.is_empty() && self.cold.is_empty() {
+        if self.warm.is_empty() && self.warming == 0 && self.cold.is_empty() {
             let number = self.count;
             self.count += 1;
             self.begin_warming(number);
@@ -175,13 +187,21 @@ impl<D: Describe> Slots<D> {
         let (config, describe) = (Arc::clone(&self.config), Arc::clone(&self.describe));
         let (board, id) = (self.board.clone(), (self.naming)(number));
         let topics = self.topics.iter().cloned().collect();
-        self.warming.spawn(async move {
-            let ready = warmed(&config, &*describe, id, topics).await;
-            match &ready {
-                Ok(ready) => board.note(number, SlotState::Warm, Some(ready.identity)),
-                Err(_) => board.note(number, SlotState::Cold, None),
-            }
-            (number, ready)
+        let tell = self.tell.clone();
+        self.warming += 1;
+        self.tasks.spawn(async move {
+            let warming = AssertUnwindSafe(warmed(&config, &*describe, id, topics)).catch_unwind();
+            let lost = |_| Err(ProduceError::Lost { doing: "making a slot ready" });
+            let ready = warming.await.unwrap_or_else(lost);
+            let (state, identity) = match &ready {
+                Ok(ready) => (SlotState::Warm, Some(ready.identity)),
+                Err(_) => (SlotState::Cold, None),
+            };
+            // Nobody takes it when the slots are gone: the producer ends then.
+            drop(tell.send((number, ready)));
+            board.note(number, state, identity);
         });
+        // Those that have ended leave nothing behind.
+        while self.tasks.try_join_next().is_some() {}
     }
 }
