@@ -1,10 +1,12 @@
 //! One connection to one broker: a request, its answer, the next.
 
 use std::io;
+use std::mem::MaybeUninit;
 
 use bytes::Bytes;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use kafka_protocol::protocol::{Decodable as _, HeaderVersion as _, StrBytes};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -82,7 +84,8 @@ impl Connection {
     /// Tells whether nothing has come while nothing was asked. What comes then is the end of the connection, or no answer
     /// of ours.
     pub(super) fn is_quiet(&self) -> bool {
-        let waits = self.stream.tcp().try_read(&mut [0; 1]);
+        // The system is asked, not the runtime, which hears of the end a moment later.
+        let waits = SockRef::from(self.stream.tcp()).peek(&mut [MaybeUninit::uninit()]);
         waits.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 

@@ -83,7 +83,7 @@ pub enum ProtocolError {
         reason: String,
     },
     /// The broker is too old, or too new.
-    #[error("{broker} speaks {} of {api}, and {ours} is needed for {needed_for}", spoken(.theirs))]
+    #[error("{broker} speaks {} of {api}; {needed_for} needs {ours}", spoken(.theirs))]
     Unsupported {
         /// Who.
         broker: Address,
@@ -198,6 +198,15 @@ impl ProtocolError {
                 true
             }
             ProtocolError::OutcomeUnknown { cause, .. } => cause.is_of_a_lost_broker(),
+            _ => false,
+        }
+    }
+
+    /// Tells whether there was not enough time.
+    pub(super) fn is_a_timeout(&self) -> bool {
+        match self {
+            ProtocolError::NoAnswer { .. } => true,
+            ProtocolError::Connect { cause, .. } => cause.kind() == io::ErrorKind::TimedOut,
             _ => false,
         }
     }

@@ -73,3 +73,48 @@ fn size_of_answer(prefix: [u8; 4]) -> Result<usize, String> {
         _ => Err(format!("it would be {size} bytes long; from {CORRELATION} to {LARGEST_ANSWER} are taken")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// Announces the largest answer, sends part of it, and notes how much room there is for what follows.
+    struct Announcing {
+        left: usize,
+        most_room: usize,
+    }
+
+    impl AsyncRead for Announcing {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if buf.remaining() == size_of::<i32>() {
+                buf.put_slice(&i32::try_from(LARGEST_ANSWER).expect("a length").to_be_bytes());
+                return Poll::Ready(Ok(()));
+            }
+            self.most_room = self.most_room.max(buf.capacity());
+            let sent = self.left.min(buf.remaining());
+            buf.put_slice(&vec![0; sent]);
+            self.left -= sent;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// [KSK-21] memory follows what has come, not what was announced.
+    #[tokio::test]
+    async fn answer_that_is_announced_takes_no_memory_before_it_comes() {
+        for sent in [0, 10, 100_000] {
+            let mut stream = Announcing { left: sent, most_room: 0 };
+            let failure = read(&mut stream).await.expect_err("it ends too early");
+            assert!(matches!(failure, ReadFailure::Io(_)), "{failure:?}");
+            assert!(stream.most_room <= 4 * sent + 1024, "{} for {sent}", stream.most_room);
+        }
+    }
+}

@@ -20,6 +20,8 @@ pub(super) struct Call {
     pub(super) until: Instant,
     within: Duration,
     pauses: ExponentialBackoff,
+    /// Why the attempt before failed.
+    before: Option<Box<ProtocolError>>,
 }
 
 impl Call {
@@ -33,7 +35,7 @@ impl Call {
             .with_factor(2.0)
             .with_jitter()
             .without_max_times();
-        Self { told: told.into(), until, within, pauses: pauses.build() }
+        Self { told: told.into(), until, within, pauses: pauses.build(), before: None }
     }
 
     /// Pauses before the next attempt.
@@ -46,26 +48,30 @@ impl Call {
             return Err(error);
         }
         tracing::debug!(call = %self.told, %error, "trying again");
-        // Without a limit on times the iterator has no end.
-        let pause = self.pauses.next().unwrap_or(LONGEST_PAUSE);
         let left = self.until.saturating_duration_since(Instant::now());
-        TokioSleeper.sleep(pause.min(left)).await;
-        if pause < left {
-            return Ok(());
-        }
-        let last = match error {
+        let error = match error {
             // Of a part of the same call.
             ProtocolError::Deadline { last, .. } => last,
             error => Box::new(error),
         };
-        Err(ProtocolError::Deadline { request: self.told.clone(), within: self.within, last })
+        // An attempt that had no time left says nothing; the one before does.
+        let told =
+            if left.is_zero() && error.is_a_timeout() { self.before.take().unwrap_or(error) } else { error };
+        // Without a limit on times the iterator has no end.
+        let pause = self.pauses.next().unwrap_or(LONGEST_PAUSE);
+        TokioSleeper.sleep(pause.min(left)).await;
+        if pause < left {
+            self.before = Some(told);
+            return Ok(());
+        }
+        Err(ProtocolError::Deadline { request: self.told.clone(), within: self.within, last: told })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::ErrorCode;
+    use crate::protocol::{Address, ErrorCode};
 
     fn refused(code: ErrorCode) -> ProtocolError {
         ProtocolError::refused("EndTxn", code)
@@ -103,5 +109,17 @@ mod tests {
     async fn call_without_an_end_is_possible() {
         let mut call = Call::new("EndTxn", Duration::MAX);
         call.pause(refused(ErrorCode::NOT_COORDINATOR)).await.expect("again");
+    }
+
+    /// [KSK-26] the message says what is wrong, not that there was no time to find out again.
+    #[tokio::test(start_paused = true)]
+    async fn attempt_that_had_no_time_left_does_not_hide_the_reason() {
+        let mut call = Call::new("EndTxn", Duration::from_secs(1));
+        call.pause(refused(ErrorCode::COORDINATOR_NOT_AVAILABLE)).await.expect("again");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let broker = Address { host: "b".to_owned(), port: 1 };
+        let late = ProtocolError::NoAnswer { broker, request: "EndTxn".to_owned(), within: Duration::ZERO };
+        let error = call.pause(late).await.expect_err("no time");
+        assert_eq!(error.code(), Some(ErrorCode::COORDINATOR_NOT_AVAILABLE), "{error:?}");
     }
 }

@@ -72,16 +72,14 @@ async fn connection_that_ends_in_the_middle_is_told_behind_the_deadline() {
     assert!(chain(&error).contains("broke during ApiVersions"), "{}", chain(&error));
 }
 
-/// [KSK-21] [KSK-26] the memory of this process, by what the system says of it, does not follow what is announced.
+/// [KSK-21] [KSK-26]
 #[tokio::test]
-async fn answer_that_is_announced_and_does_not_come_takes_neither_time_nor_memory() {
+async fn answer_that_is_announced_and_does_not_come_is_not_waited_for_beyond_the_deadline() {
     let started = Instant::now();
     // 64 MiB, of which nothing comes.
-    for _ in 0..4 {
-        let error = told_by(|| raw(b"\x04\x00\x00\x00")).await;
-        assert!(chain(&error).contains("did not answer ApiVersions"), "{}", chain(&error));
-    }
-    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+    let error = told_by(|| raw(b"\x04\x00\x00\x00")).await;
+    assert!(chain(&error).contains("did not answer ApiVersions"), "{}", chain(&error));
+    assert!((SHORT..PATIENCE / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
 }
 
 /// [KSK-21]

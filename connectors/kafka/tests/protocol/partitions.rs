@@ -75,10 +75,9 @@ async fn offsets_in_a_transaction_are_read_when_it_is_committed_and_not_before()
         .expect("a consumer");
     let mut offsets = TopicPartitionList::new();
     offsets.add_partition_offset(&topic, 1, Offset::Offset(17)).expect("an offset");
-    let mut list = offsets;
-    list.find_partition(&topic, 1).expect("there").set_metadata("attempt 3");
+    offsets.find_partition(&topic, 1).expect("there").set_metadata("attempt 3");
     let member = of_group.group_metadata().expect("a group");
-    producer.send_offsets_to_transaction(&list, &member, PATIENCE).expect("offsets");
+    producer.send_offsets_to_transaction(&offsets, &member, PATIENCE).expect("offsets");
 
     let short = std::time::Duration::from_secs(1);
     let pending = client.stable_offsets(&group, &asked, short).await.expect_err("may be either");

@@ -31,6 +31,8 @@ pub(crate) struct Asked {
 pub(crate) enum Reply {
     /// Header tags and body, behind the right length and number.
     Answer(Bytes),
+    /// The same, and the end of the connection.
+    Last(Bytes),
     /// The same under another number.
     Misnumbered(Bytes),
     /// The same, of which so many bytes are left out before the connection is closed.
@@ -45,7 +47,6 @@ pub(crate) enum Reply {
 
 pub(crate) struct Peer {
     pub(crate) address: String,
-    pub(crate) port: u16,
     asked: Arc<Mutex<Vec<(ApiKey, i16)>>>,
     /// How many connections have ended.
     ended: watch::Receiver<usize>,
@@ -68,7 +69,7 @@ impl Peer {
                 });
             }
         });
-        Peer { address: format!("127.0.0.1:{port}"), port, asked, ended }
+        Peer { address: format!("127.0.0.1:{port}"), asked, ended }
     }
 
     /// Returns the versions in which an API was asked for, in order.
@@ -111,6 +112,7 @@ async fn serve(mut stream: TcpStream, noted: &Mutex<Vec<(ApiKey, i16)>>, script:
         let number = header.correlation_id;
         let (bytes, is_last) = match script(&Asked { api, version, body, before }) {
             Reply::Answer(answer) => (framed(number, &answer), false),
+            Reply::Last(answer) => (framed(number, &answer), true),
             Reply::Misnumbered(answer) => (framed(number + 1, &answer), false),
             Reply::Cut(answer, left_out) => {
                 let whole = framed(number, &answer);
@@ -142,24 +144,24 @@ pub(crate) fn encoded<R: Encodable + HeaderVersion>(answer: &R, version: i16) ->
 }
 
 /// What a broker speaks that is new enough, and newer in places.
-pub(crate) fn all_spoken() -> BTreeMap<ApiKey, (i16, i16)> {
+pub(crate) fn all_spoken() -> BTreeMap<i16, (i16, i16)> {
     BTreeMap::from([
-        (ApiKey::ApiVersions, (0, 5)),
-        (ApiKey::Metadata, (0, 14)),
-        (ApiKey::FindCoordinator, (0, 7)),
-        (ApiKey::DescribeTransactions, (0, 1)),
-        (ApiKey::ListTransactions, (0, 3)),
-        (ApiKey::DescribeProducers, (0, 0)),
-        (ApiKey::EndTxn, (0, 5)),
-        (ApiKey::InitProducerId, (0, 6)),
-        (ApiKey::OffsetFetch, (1, 10)),
-        (ApiKey::DescribeConfigs, (1, 4)),
+        (ApiKey::ApiVersions as i16, (0, 5)),
+        (ApiKey::Metadata as i16, (0, 14)),
+        (ApiKey::FindCoordinator as i16, (0, 7)),
+        (ApiKey::DescribeTransactions as i16, (0, 1)),
+        (ApiKey::ListTransactions as i16, (0, 3)),
+        (ApiKey::DescribeProducers as i16, (0, 0)),
+        (ApiKey::EndTxn as i16, (0, 5)),
+        (ApiKey::InitProducerId as i16, (0, 6)),
+        (ApiKey::OffsetFetch as i16, (1, 10)),
+        (ApiKey::DescribeConfigs as i16, (1, 4)),
     ])
 }
 
-pub(crate) fn versions(spoken: &BTreeMap<ApiKey, (i16, i16)>) -> ApiVersionsResponse {
+pub(crate) fn versions(spoken: &BTreeMap<i16, (i16, i16)>) -> ApiVersionsResponse {
     let spoken = spoken.iter().map(|(api, (min, max))| {
-        ApiVersion::default().with_api_key(*api as i16).with_min_version(*min).with_max_version(*max)
+        ApiVersion::default().with_api_key(*api).with_min_version(*min).with_max_version(*max)
     });
     ApiVersionsResponse::default().with_api_keys(spoken.collect())
 }

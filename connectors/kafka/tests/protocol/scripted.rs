@@ -31,7 +31,7 @@ async fn transactions_are_ended_in_version_four_at_most() {
         let peer = Peer::start(move |port, asked| match asked.api {
             ApiKey::ApiVersions => {
                 let mut spoken = all_spoken();
-                spoken.insert(ApiKey::EndTxn, theirs);
+                spoken.insert(ApiKey::EndTxn as i16, theirs);
                 Reply::Answer(encoded(&versions(&spoken), asked.version))
             }
             ApiKey::EndTxn => {
@@ -79,21 +79,17 @@ async fn request_that_a_broker_does_not_speak_is_named_with_what_needs_it() {
         (
             ApiKey::DescribeTransactions,
             None,
-            "speaks no version of DescribeTransactions, and version 0 is needed for",
+            "speaks no version of DescribeTransactions; telling whether a transaction waits",
         ),
-        (
-            ApiKey::OffsetFetch,
-            Some((0, 7)),
-            "speaks versions 0 to 7 of OffsetFetch, and versions 8 to 9 is needed for",
-        ),
-        (ApiKey::Metadata, Some((13, 14)), "speaks versions 13 to 14 of Metadata, and versions 10 to 12"),
+        (ApiKey::OffsetFetch, Some((0, 7)), "needs versions 8 to 9"),
+        (ApiKey::Metadata, Some((13, 14)), "speaks versions 13 to 14 of Metadata; finding brokers"),
     ];
     for (api, theirs, expected) in cases {
         let peer = Peer::start(move |port, asked| match asked.api {
             ApiKey::ApiVersions => {
                 let mut spoken = all_spoken();
-                spoken.remove(&api);
-                spoken.extend(theirs.map(|theirs| (api, theirs)));
+                spoken.remove(&(api as i16));
+                spoken.extend(theirs.map(|theirs| (api as i16, theirs)));
                 Reply::Answer(encoded(&versions(&spoken), asked.version))
             }
             _ => way_in(port, asked).expect("a way in"),
@@ -190,4 +186,36 @@ async fn list_fails_where_a_broker_says_no() {
         assert_eq!(error.code().map(|code| code.0), Some(code));
         assert_eq!(matches!(error, ProtocolError::Refused { .. }), is_final, "{error:?}");
     }
+}
+
+/// A client that is closed, or dropped, lets go of its connections; a closed one goes on.
+#[tokio::test]
+async fn closed_client_has_no_connection_and_makes_new_ones() {
+    let peer = Peer::start(|port, asked| way_in(port, asked).expect("a way in")).await;
+    let client = client(&peer.address);
+    client.cluster(&[], PATIENCE).await.expect("asked");
+    client.close();
+    peer.until_ended(1).await;
+    client.cluster(&[], PATIENCE).await.expect("asked");
+    drop(client);
+    peer.until_ended(2).await;
+    assert_eq!(peer.asked(ApiKey::ApiVersions).len(), 2);
+}
+
+/// A commit on a connection that the broker has closed meanwhile would end in doubt for nothing.
+#[tokio::test]
+async fn connection_that_was_closed_while_idle_is_not_used() {
+    let peer = Peer::start(|port, asked| match asked.api {
+        ApiKey::EndTxn => {
+            let answer = encoded(&EndTxnResponse::default(), asked.version);
+            if asked.before == 0 { Reply::Last(answer) } else { Reply::Answer(answer) }
+        }
+        _ => way_in(port, asked).expect("a way in"),
+    })
+    .await;
+    let client = client(&peer.address);
+    end(&client, Ending::Commit).await.expect("commit");
+    peer.until_ended(1).await;
+    end(&client, Ending::Commit).await.expect("commit on another one");
+    assert_eq!((peer.asked(ApiKey::EndTxn).len(), peer.asked(ApiKey::ApiVersions).len()), (2, 2));
 }
