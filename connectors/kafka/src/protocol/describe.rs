@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kafka_protocol::messages::describe_transactions_response::TransactionState;
+use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
 use kafka_protocol::messages::{DescribeTransactionsRequest, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
 use levada_core::Timestamp;
@@ -49,10 +49,12 @@ impl ProtocolClient {
             let wanted = ids.iter().map(|id| TransactionalId(StrBytes::from_string((*id).to_owned())));
             let request = DescribeTransactionsRequest::default().with_transactional_ids(wanted.collect());
             let answer = self.ask_broker(coordinator, &request, call).await?;
-            let mut told = answer.transaction_states.into_iter();
+            let told = answer.transaction_states.into_iter();
+            let told: BTreeMap<String, TransactionState> =
+                told.map(|state| (state.transactional_id.to_string(), state)).collect();
             for id in ids {
-                let state = told.next().filter(|state| state.transactional_id.as_str() == id);
-                let state = state.ok_or_else(|| self.malformed(call, format!("nothing is said of {id}")))?;
+                let state =
+                    told.get(id).ok_or_else(|| self.malformed(call, format!("nothing is said of {id}")))?;
                 described.insert(id.to_owned(), description(state, call)?);
             }
         }
@@ -60,20 +62,19 @@ impl ProtocolClient {
     }
 }
 
-fn description(told: TransactionState, call: &Call) -> Result<Option<Described>, ProtocolError> {
+fn description(told: &TransactionState, call: &Call) -> Result<Option<Described>, ProtocolError> {
     if ErrorCode::of(told.error_code) == Some(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND) {
         return Ok(None);
     }
     accepted(&call.told, told.error_code)?;
     let start = told.transaction_start_time_ms;
-    let partitions =
-        told.topics.into_iter().map(|of| (of.topic.to_string(), of.partitions.into_iter().collect()));
+    let of_topic = |told: &TopicData| (told.topic.to_string(), told.partitions.iter().copied().collect());
     Ok(Some(Described {
         state: State::named(&told.transaction_state),
         identity: Identity { producer_id: told.producer_id.0, epoch: told.producer_epoch },
         start: (start >= 0).then_some(Timestamp(start)),
         // Of a negative one nothing is left.
         timeout: Duration::from_millis(u64::try_from(told.transaction_timeout_ms).unwrap_or(0)),
-        partitions: partitions.collect(),
+        partitions: told.topics.iter().map(of_topic).collect(),
     }))
 }
