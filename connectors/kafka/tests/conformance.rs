@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use levada_conformance::{Histories, TwoPhaseTarget};
 use levada_core::BoxError;
-use levada_kafka::protocol::{Admin, Initialised, ListedTransaction, Security};
+use levada_kafka::protocol::{
+    Ending, Listed, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _, TransactionKey,
+};
 use levada_kafka::sink::producing::{InBatch, KafkaSinkConfig, Message, Outgoing};
-use levada_kafka::sink::recovery::{TransactionHandle, TransactionState};
+use levada_kafka::sink::recovery::TransactionHandle;
 use levada_kafka::sink::two_phase::TransactionalSink;
 use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::ClientConfig;
@@ -21,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Topic {
     bootstrap: String,
     name: String,
-    admin: Admin,
+    admin: ProtocolClient,
 }
 
 type ToTopic = Box<dyn FnMut(InBatch<'_, String>, &mut Outgoing) -> Result<(), BoxError> + Send>;
@@ -31,19 +33,21 @@ impl Topic {
         let kafka = Kafka::shared().expect("a broker");
         let (bootstrap, name) = (kafka.bootstrap().to_owned(), unique_name("conformance"));
         kafka.create_topic(&name, 1).expect("create the topic");
-        let admin = Admin::new(&bootstrap, Security::Plaintext, "conformance");
+        let config =
+            ProtocolConfig::from_properties([("bootstrap.servers", &bootstrap)]).expect("an address");
+        let admin = ProtocolClient::new(config).expect("a client");
         Self { bootstrap, name, admin }
     }
 
-    async fn transactions(&self) -> Result<Vec<ListedTransaction>, BoxError> {
+    async fn transactions(&self) -> Result<Vec<Listed>, BoxError> {
         let prefix = format!("{}.", self.name);
-        Ok(self.admin.list(|id| id.starts_with(&prefix), PATIENCE).await?)
+        let listed = self.admin.list(&[], PATIENCE).await?;
+        Ok(listed.into_iter().filter(|listed| listed.transactional_id.starts_with(&prefix)).collect())
     }
 
     /// Waits until what was decided is visible: markers are written behind the answer.
     async fn quiet(&self) -> Result<(), BoxError> {
-        let is_under_way =
-            |state| matches!(state, TransactionState::PrepareCommit | TransactionState::PrepareAbort);
+        let is_under_way = |state| matches!(state, State::PrepareCommit | State::PrepareAbort);
         while self.transactions().await?.iter().any(|listed| is_under_way(listed.state)) {}
         Ok(())
     }
@@ -101,15 +105,16 @@ impl TwoPhaseTarget for Topic {
     async fn left_over(&self) -> Result<Option<Vec<String>>, BoxError> {
         self.quiet().await?;
         let listed = self.transactions().await?.into_iter();
-        let open = listed.filter(|listed| listed.state == TransactionState::Ongoing);
+        let open = listed.filter(|listed| listed.state == State::Ongoing);
         Ok(Some(open.map(|listed| listed.transactional_id).collect()))
     }
 
     /// As the broker does when the time is up: it aborts, and raises the epoch.
     async fn lose(&self, handle: &TransactionHandle) -> Result<bool, BoxError> {
-        let producer = Initialised { producer_id: handle.producer_id, epoch: handle.epoch };
-        let code = self.admin.end_transaction(&handle.transactional_id, producer, false, PATIENCE).await?;
-        if code.0 == 0 { Ok(true) } else { Err(code.to_string().into()) }
+        let TransactionHandle { transactional_id, producer_id, epoch, .. } = handle;
+        let key = TransactionKey { transactional_id, producer_id: *producer_id, epoch: *epoch };
+        self.admin.end(key, Ending::Abort, PATIENCE).await?;
+        Ok(true)
     }
 
     // Each makes several producers.

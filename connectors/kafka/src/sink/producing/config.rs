@@ -219,16 +219,12 @@ impl KafkaSinkConfig {
         self
     }
 
-    pub(crate) fn bootstrap(&self) -> &str {
-        &self.bootstrap
-    }
-
-    pub(crate) fn client_name(&self) -> &str {
-        &self.client_id
-    }
-
-    pub(crate) fn client_properties(&self) -> &BTreeMap<String, String> {
-        &self.properties
+    /// Returns what another client needs to reach the same brokers in the same way.
+    pub(crate) fn all_properties(&self) -> BTreeMap<String, String> {
+        let mut properties = self.properties.clone();
+        properties.insert("bootstrap.servers".to_owned(), self.bootstrap.clone());
+        properties.insert("client.id".to_owned(), self.client_id.clone());
+        properties
     }
 
     /// Returns the timeout that brokers are told.

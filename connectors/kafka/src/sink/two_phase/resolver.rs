@@ -1,6 +1,6 @@
 //! Finding out about transactions and ending them, by their handles alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::protocol::{Admin, Initialised, ProtocolError};
+use crate::protocol::{
+    Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
+};
 use crate::sink::recovery::{
-    AbortSettled, Answer, CommitSettled, Description, Evidence, Marker, NotPrepared, Terms,
-    TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate, settled_abort,
-    settled_commit, to_fence,
+    AbortSettled, Answer, CommitSettled, DescribedTransaction, Description, Evidence, Marker, NotPrepared,
+    Terms, TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate,
+    settled_abort, settled_commit, to_fence,
 };
 
 /// How long one step may take, retries included.
@@ -77,16 +79,6 @@ pub enum ResolveError {
         /// The answer.
         code: i16,
     },
-    /// The coordinator goes on refusing.
-    #[error("{transaction} is not ended within {within:?}: the coordinator answers error code {code}")]
-    Unfinished {
-        /// Which.
-        transaction: String,
-        /// For how long it was tried.
-        within: Duration,
-        /// The last answer.
-        code: i16,
-    },
     /// The transaction is not as it should be before its checkpoint.
     #[error("{transaction} cannot be pre-committed")]
     NotPrepared {
@@ -106,8 +98,7 @@ impl ResolveError {
     /// Whether the same may succeed later.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Protocol { cause, .. } => cause.is_retriable(),
-            Self::Unfinished { .. } => true,
+            Self::Protocol { cause, .. } => cause.is_retriable() || cause.is_outcome_unknown(),
             _ => false,
         }
     }
@@ -128,7 +119,7 @@ impl From<ResolveError> for SinkError {
 /// Asks about transactions, and commits, aborts and fences them.
 #[derive(Debug)]
 pub struct Resolver {
-    admin: Arc<Admin>,
+    admin: ProtocolClient,
     naming: TransactionNaming,
     clock: Arc<dyn Clock>,
     margin: Duration,
@@ -141,7 +132,7 @@ impl Resolver {
     /// Makes one for the transactions of one sink of one job. `margin` is how much of its timeout must be left to a
     /// transaction for it to be committed.
     pub fn new(
-        admin: Arc<Admin>,
+        admin: ProtocolClient,
         naming: TransactionNaming,
         clock: Arc<dyn Clock>,
         margin: Duration,
@@ -170,11 +161,18 @@ impl Resolver {
 
     /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
     pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
-        let described = self.admin.describe(&handle.transactional_id, WITHIN).await;
-        let description =
-            described.map_err(ResolveError::asking("ask whether a transaction waits for its commit"))?;
+        let doing = "ask whether a transaction waits for its commit";
+        let description = self.describe(&handle.transactional_id, doing).await?;
         check_prepared(handle, &description, self.terms())
             .map_err(|cause| ResolveError::NotPrepared { transaction: handle.to_string(), cause })
+    }
+
+    async fn describe(&self, id: &str, doing: &'static str) -> Result<Description, ResolveError> {
+        let mut told = self.admin.describe(&[id], WITHIN).await.map_err(ResolveError::asking(doing))?;
+        Ok(told
+            .remove(id)
+            .flatten()
+            .map_or(Description::NotFound, |found| Description::Found(described(found))))
     }
 
     /// Tells what became of each transaction, in the order of `handles`. Changes nothing.
@@ -182,9 +180,9 @@ impl Resolver {
     /// # Errors
     /// The brokers cannot be asked.
     pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
-        let asked = Duration::min(WITHIN, self.margin.max(Duration::from_secs(5)));
-        let cluster = self.admin.cluster(asked).await.map_err(ResolveError::asking("ask for the cluster"))?;
-        let retention = self.retention(&cluster.brokers).await;
+        let cluster =
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        let retention = self.retention().await;
         let mut fates = Vec::with_capacity(handles.len());
         for some in handles.chunks(AT_ONCE) {
             let asked = some.iter().map(|handle| self.fate_of(handle, cluster.id.clone(), retention));
@@ -193,17 +191,22 @@ impl Resolver {
         Ok(fates)
     }
 
-    async fn retention(&self, brokers: &[crate::protocol::BrokerAddress]) -> Duration {
-        let Some(broker) = brokers.first() else { return Duration::ZERO };
-        match self.admin.broker_setting(broker, "offsets.retention.minutes", WITHIN).await {
-            Ok(Some(minutes)) => Duration::from_secs(u64::try_from(minutes).unwrap_or(0) * 60),
-            Ok(None) => RETENTION,
+    /// How long brokers keep the offsets of a group without members; nothing where they do not tell, for then a marker that is
+    /// missing proves nothing.
+    async fn retention(&self) -> Duration {
+        match self.smallest_setting("offsets.retention.minutes").await {
+            Ok(told) => told.map_or(RETENTION, |minutes| Duration::from_secs(minutes * 60)),
             Err(error) => {
-                // Then a marker that is missing proves nothing.
                 tracing::debug!(error = %levada_core::ErrorChain(&error), "the retention of offsets is not told");
                 Duration::ZERO
             }
         }
+    }
+
+    async fn smallest_setting(&self, name: &'static str) -> Result<Option<u64>, ProtocolError> {
+        let told = self.admin.broker_settings(&[name], WITHIN).await?;
+        let values = told.values().filter_map(|settings| settings.get(name)?.as_ref()?.parse().ok());
+        Ok(values.min())
     }
 
     async fn fate_of(
@@ -216,8 +219,7 @@ impl Resolver {
             // Nothing was written: there is nothing to lose or to double, whatever is decided.
             return Ok(Fate::Pending);
         }
-        let asking = ResolveError::asking("ask what became of a transaction");
-        let description = self.admin.describe(&handle.transactional_id, WITHIN).await.map_err(asking)?;
+        let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
         let silent = Evidence { cluster_id, description, marker: Marker::Silent };
         let told = fate(handle, &silent, self.terms());
         if told != Fate::Unknown {
@@ -231,9 +233,11 @@ impl Resolver {
     async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
         let group = self.marker_group(handle.subtask);
-        let read = self.admin.committed(&group, &topic, partition, WITHIN).await;
-        match read.map_err(ResolveError::asking("read the marker of a transaction"))? {
-            Some((sequence, attempt)) => Ok(marker_of(sequence, &attempt)),
+        let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
+        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
+        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        match read.remove(&(topic, partition)) {
+            Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {
                 let age = handle.start.map(|start| self.clock.now().since(start));
                 Ok(if age.is_some_and(|age| age < retention) { Marker::Never } else { Marker::Silent })
@@ -286,40 +290,40 @@ impl Resolver {
         }
     }
 
-    /// Sends the end until it is through.
+    /// Sends the end until it is through. An answer that was lost is no reason to ask: the same end again is harmless, because
+    /// nothing else has this epoch.
     async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
         let until = Instant::now() + WITHIN;
-        let mut pauses = crate::protocol::Pauses::until(until);
-        let producer = Initialised { producer_id: handle.producer_id, epoch: handle.epoch };
+        let key = TransactionKey {
+            transactional_id: &handle.transactional_id,
+            producer_id: handle.producer_id,
+            epoch: handle.epoch,
+        };
+        let ending = if commit { Ending::Commit } else { Ending::Abort };
         let transaction = || handle.to_string();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let sent = self.admin.end_transaction(&handle.transactional_id, producer, commit, left).await;
-            let last = match sent {
-                Err(error) if !error.is_retriable() => {
-                    return Err(ResolveError::asking("end a transaction")(error));
+            let Err(error) = self.admin.end(key, ending, left).await else { return Ok(()) };
+            match error.code().map(|ErrorCode(code)| (code, answer(code))) {
+                Some((_, Answer::Ask)) => {
+                    if self.has_ended(handle, commit).await? {
+                        return Ok(());
+                    }
                 }
-                Err(error) => Err(error),
-                Ok(code) => match answer(code.0) {
-                    Answer::Done => return Ok(()),
-                    Answer::Ask if self.has_ended(handle, commit).await? => return Ok(()),
-                    Answer::Forbidden => {
-                        return Err(ResolveError::Forbidden { transaction: transaction(), code: code.0 });
-                    }
-                    Answer::Unexpected(code) => {
-                        return Err(ResolveError::Unexpected { transaction: transaction(), code });
-                    }
-                    _ => Ok(code),
-                },
-            };
-            if !pauses.next().await {
-                return Err(match last {
-                    Ok(code) => {
-                        ResolveError::Unfinished { transaction: transaction(), within: WITHIN, code: code.0 }
-                    }
-                    Err(error) => ResolveError::asking("end a transaction")(error),
-                });
+                Some((code, Answer::Forbidden)) => {
+                    return Err(ResolveError::Forbidden { transaction: transaction(), code });
+                }
+                Some((_, Answer::Unexpected(code))) => {
+                    return Err(ResolveError::Unexpected { transaction: transaction(), code });
+                }
+                None if error.is_outcome_unknown() => {}
+                _ => return Err(ResolveError::asking("end a transaction")(error)),
             }
+            // The answer is lost, or about a state that has passed.
+            if until <= Instant::now() {
+                return Err(ResolveError::asking("end a transaction")(error));
+            }
+            tracing::debug!(transaction = %handle, %error, "the end of a transaction is sent again");
         }
     }
 
@@ -334,41 +338,55 @@ impl Resolver {
         timeout: Duration,
     ) -> Result<(), ResolveError> {
         let doing = "list the transactions that are left over";
-        let listed = self.admin.list(|id| self.naming.slot_of(id).is_some(), WITHIN).await;
-        let listed = listed.map_err(ResolveError::asking(doing))?;
         // What is complete can neither be written to nor ended: late writes to it are refused.
-        let is_complete =
-            |state| matches!(state, TransactionState::CompleteCommit | TransactionState::CompleteAbort);
-        let open = listed.iter().filter(|listed| !is_complete(listed.state));
+        let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
+        let open = self.admin.list(&states, WITHIN).await.map_err(ResolveError::asking(doing))?;
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let ids = open.map(|listed| listed.transactional_id.as_str());
+        let ids = open.iter().map(|listed| listed.transactional_id.as_str());
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
         for some in left_over.chunks(AT_ONCE) {
-            let fenced = some.iter().map(|id| self.admin.initialise(id, timeout, WITHIN));
+            let fenced = some.iter().map(|id| self.admin.fence(id, timeout, WITHIN));
             let doing = "fence a transactional id that was left over";
             try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
         }
         Ok(())
     }
 
-    /// Describes an id that nobody has: whether this broker can be asked at all.
+    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
     pub(super) async fn probe(&self) -> Result<String, ResolveError> {
         let cluster =
-            self.admin.cluster(WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
-        let description = self.admin.describe(&self.naming.probe(), WITHIN).await;
-        match description.map_err(ResolveError::asking("ask what became of transactions"))? {
-            Description::NotFound | Description::Found(_) => Ok(cluster.id),
-        }
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
+        Ok(cluster.id)
     }
 
-    /// The broker's bound for the timeout of transactions, if it tells.
+    /// The brokers' bound for the timeout of transactions, if they tell.
     pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
-        let asking = || ResolveError::asking("ask for the longest timeout of transactions");
-        let cluster = self.admin.cluster(WITHIN).await.map_err(asking())?;
-        let Some(broker) = cluster.brokers.first() else { return Ok(None) };
-        let told = self.admin.broker_setting(broker, "transaction.max.timeout.ms", WITHIN).await;
-        let told = told.map_err(asking())?;
-        Ok(told.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis))
+        let told = self.smallest_setting("transaction.max.timeout.ms").await;
+        let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
+        Ok(told.map(Duration::from_millis))
+    }
+}
+
+/// The same in the words of the decision.
+pub(super) fn described(told: Described) -> DescribedTransaction {
+    let state = match told.state {
+        State::Empty => TransactionState::Empty,
+        State::Ongoing => TransactionState::Ongoing,
+        State::PrepareCommit => TransactionState::PrepareCommit,
+        State::PrepareAbort => TransactionState::PrepareAbort,
+        State::CompleteCommit => TransactionState::CompleteCommit,
+        State::CompleteAbort => TransactionState::CompleteAbort,
+        State::Dead => TransactionState::Dead,
+        _ => TransactionState::Other,
+    };
+    DescribedTransaction {
+        state,
+        producer_id: told.identity.producer_id,
+        epoch: told.identity.epoch,
+        start: told.start,
+        timeout: told.timeout,
+        partitions: told.partitions,
     }
 }
 
@@ -379,9 +397,6 @@ pub(super) fn marked_partition(handle: &TransactionHandle) -> Option<(String, i3
 }
 
 /// An offset has the sequence of a checkpoint, and the attempt in its metadata. What is not ours tells nothing.
-fn marker_of(sequence: i64, attempt: &str) -> Marker {
-    match (u64::try_from(sequence), attempt.parse()) {
-        (Ok(sequence), Ok(attempt)) => Marker::At(CheckpointId { attempt, sequence }),
-        _ => Marker::Silent,
-    }
+fn marker_of(sequence: u64, attempt: &str) -> Marker {
+    attempt.parse().map_or(Marker::Silent, |attempt| Marker::At(CheckpointId { attempt, sequence }))
 }

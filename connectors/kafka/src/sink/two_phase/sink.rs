@@ -11,13 +11,11 @@ use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteCont
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
 
 use super::resolver::Resolver;
-use crate::protocol::{Admin, Security};
+use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
 use crate::sink::producing::{
     Guarantee, InBatch, KafkaSinkConfig, Outgoing, ProduceError, Serialise, SinkConfigError,
 };
-use crate::sink::recovery::{
-    Description, Partitions, SlotName, TransactionHandle, TransactionNaming, TransactionState,
-};
+use crate::sink::recovery::{Partitions, SlotName, TransactionHandle, TransactionNaming};
 use crate::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots};
 
 /// How long an abort may take when a job ends.
@@ -60,7 +58,7 @@ struct Running {
     subtask: u32,
     naming: TransactionNaming,
     resolver: Resolver,
-    admin: Arc<Admin>,
+    admin: ProtocolClient,
     cluster_id: String,
     slots: Option<Slots<ByCoordinator>>,
     open: Option<OpenSlot>,
@@ -124,11 +122,9 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
             |cause: BoxError| SinkError::new(ErrorClass::Fatal, "open the Kafka sink").caused_by(cause);
         let naming = TransactionNaming::new(&self.prefix, &ctx.job, &self.uid);
         let naming = naming.map_err(|cause| fatal(cause.into()))?;
-        let security = Security::from_properties(self.config.client_properties());
-        let security = security.map_err(|cause| fatal(cause.into()))?;
-        let admin = Arc::new(Admin::new(self.config.bootstrap(), security, self.config.client_name()));
-        let resolver =
-            Resolver::new(Arc::clone(&admin), naming.clone(), Arc::clone(&self.clock), self.margin);
+        let config = ProtocolConfig::from_properties(self.config.all_properties());
+        let admin = config.and_then(ProtocolClient::new).map_err(|cause| fatal(cause.into()))?;
+        let resolver = Resolver::new(admin.clone(), naming.clone(), Arc::clone(&self.clock), self.margin);
         Ok(Connecting { subtask: ctx.subtask, timeout: self.config.timeout(), naming, resolver, admin })
     }
 }
@@ -139,7 +135,7 @@ struct Connecting {
     timeout: Duration,
     naming: TransactionNaming,
     resolver: Resolver,
-    admin: Arc<Admin>,
+    admin: ProtocolClient,
 }
 
 impl Connecting {
@@ -196,7 +192,7 @@ impl Running {
             let id = move |slot: u32| {
                 naming.id_of(SlotName { attempt, subtask, slot: first.wrapping_add(slot % SLOTS_OF_A_RUN) })
             };
-            let describe = Arc::new(ByCoordinator(Arc::clone(&self.admin)));
+            let describe = Arc::new(ByCoordinator(self.admin.clone()));
             self.slots = Some(Slots::start(config.clone(), id, describe)?);
         }
         self.slots.as_mut().ok_or(ProduceError::Lost { doing: "making slots ready" })
@@ -347,18 +343,17 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
 /// Learns a producer's identity from the coordinator of its id.
 #[derive(Debug)]
-struct ByCoordinator(Arc<Admin>);
+struct ByCoordinator(ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        match self.0.describe(id, Duration::from_secs(30)).await? {
-            Description::Found(found) if found.state == TransactionState::Empty => {
-                Ok(ProducerIdentity { producer_id: found.producer_id, epoch: found.epoch })
+        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let told = told.ok_or("its coordinator does not know it")?;
+        match told.state {
+            State::Empty => {
+                Ok(ProducerIdentity { producer_id: told.identity.producer_id, epoch: told.identity.epoch })
             }
-            Description::Found(found) => {
-                Err(format!("it has a transaction already, {:?}", found.state).into())
-            }
-            Description::NotFound => Err("its coordinator does not know it".into()),
+            state => Err(format!("it has a transaction already, {state:?}").into()),
         }
     }
 }
