@@ -185,7 +185,7 @@ impl Resolver {
         let retention = self.retention().await;
         let mut fates = Vec::with_capacity(handles.len());
         for some in handles.chunks(AT_ONCE) {
-            let asked = some.iter().map(|handle| self.fate_of(handle, cluster.id.clone(), retention));
+            let asked = some.iter().map(|handle| self.fate_of(handle, &cluster.id, retention));
             fates.extend(try_join_all(asked).await?);
         }
         Ok(fates)
@@ -212,13 +212,20 @@ impl Resolver {
     async fn fate_of(
         &self,
         handle: &TransactionHandle,
-        cluster_id: String,
+        cluster_id: &str,
         retention: Duration,
     ) -> Result<Fate, ResolveError> {
-        if handle.records == 0 {
-            // Nothing was written: there is nothing to lose or to double, whatever is decided.
-            return Ok(Fate::Pending);
-        }
+        // Nothing was written: there is nothing to lose or to double, whatever is decided.
+        if handle.records == 0 { Ok(Fate::Pending) } else { self.found(handle, cluster_id, retention).await }
+    }
+
+    async fn found(
+        &self,
+        handle: &TransactionHandle,
+        cluster_id: &str,
+        retention: Duration,
+    ) -> Result<Fate, ResolveError> {
+        let cluster_id = cluster_id.to_owned();
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
         let silent = Evidence { cluster_id, description, marker: Marker::Silent };
         let told = fate(handle, &silent, self.terms());
@@ -272,8 +279,9 @@ impl Resolver {
 
     /// Whether a transaction has ended as it was asked to, where the coordinator refuses; `false`: ask again.
     async fn has_ended(&self, handle: &TransactionHandle, commit: bool) -> Result<bool, ResolveError> {
-        let fates = self.inspect(std::slice::from_ref(handle)).await?;
-        let fate = fates.first().copied().unwrap_or(Fate::Unknown);
+        let cluster =
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        let fate = self.found(handle, &cluster.id, self.retention().await).await?;
         let transaction = || handle.to_string();
         if !commit {
             return match settled_abort(fate) {
