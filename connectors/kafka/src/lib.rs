@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 // `forbid` would also forbid the one exception, `source::events`: `deny` (from the workspace) holds everywhere else.
 
+// For this crate's sink and source, and the tools around them; no promise to others.
+#[cfg(feature = "protocol")]
+#[doc(hidden)]
+pub mod protocol;
 #[cfg(feature = "sink")]
 pub mod sink;
 #[cfg(feature = "source")]

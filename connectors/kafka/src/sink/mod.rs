@@ -1,3 +1,6 @@
-//! The transactional sink.
+//! Writing to Kafka.
 
+pub mod producing;
 pub mod recovery;
+pub mod slot;
+pub mod two_phase;

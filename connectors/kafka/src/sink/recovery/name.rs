@@ -70,6 +70,16 @@ impl TransactionNaming {
         format!("{}a{attempt}.s{subtask}.t{slot}", self.head)
     }
 
+    /// Returns the group whose offsets are the markers of a subtask: one for all attempts.
+    pub fn marker_group(&self, subtask: u32) -> String {
+        format!("{}s{subtask}.progress", self.head)
+    }
+
+    /// Returns an id that no slot has, to be asked about.
+    pub fn probe(&self) -> String {
+        format!("{}probe", self.head)
+    }
+
     /// Reads an id, of whatever attempt; `None` when it is not of this prefix, job and sink.
     pub fn slot_of(&self, id: &str) -> Option<SlotName> {
         let mut parts = id.strip_prefix(&self.head)?.split('.');

@@ -1,0 +1,306 @@
+//! One producer: a client on threads of its own, and the account of what went through it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levada_core::CheckpointId;
+use levada_core::batch::Coordinates;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer as _};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::client::client_config;
+use super::config::KafkaSinkConfig;
+use super::error::{ClientError, ProduceError, Undelivered};
+use super::ledger::{Delivered, Ledger};
+use super::message::Message;
+use super::reports::{Client, Reports, Sent};
+use super::thread::{on_own_thread, start_polling};
+use super::warm;
+
+/// How much longer than the client may take to give a message up its report is waited for: the client looks once a second.
+const REPORT_GRACE: Duration = Duration::from_secs(10);
+
+/// How much longer than a call's own timeout its thread is waited for.
+const CALL_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the coordinators may take over a marker.
+const MARK_WITHIN: Duration = Duration::from_secs(30);
+
+/// An idempotent producer that knows of every message what became of it.
+///
+/// It serves several tasks at once. The order within a partition is that of the calls of [`Producer::send`]; after a
+/// failure it is of no use any more. Dropping it blocks nobody: the client ends on its own thread, and drops what is
+/// not delivered yet.
+pub struct Producer {
+    client: Arc<Client>,
+    ledger: Arc<Ledger>,
+    bootstrap: String,
+    reports_within: Duration,
+    ended: oneshot::Receiver<()>,
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("sent", &self.sent())
+            .field("outstanding", &self.outstanding())
+            .field("in_flight_bytes", &self.in_flight_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Producer {
+    /// Connects a producer that is not transactional. `name` tells it apart in the brokers' eyes.
+    ///
+    /// # Errors
+    /// The configuration cannot work, no broker answered in time, or a topic named in the configuration does not exist.
+    pub async fn open(config: &KafkaSinkConfig, name: &str) -> Result<Self, ProduceError> {
+        config.check()?;
+        let (client, config) = (client_config(config, name, None), config.clone());
+        let within = config.open_within;
+        on_own_thread("connecting", within + CALL_GRACE, move || {
+            let producer = Self::start(&client, &config)?;
+            producer.connect(&config.topics, within)?;
+            Ok(producer)
+        })
+        .await?
+    }
+
+    /// Makes a transactional producer ready: its id is initialised, which ends whatever is open under it and gives it an
+    /// epoch that no transaction has had; the topics are known and their leaders connected; and its transaction is begun,
+    /// which brokers learn with its first message only.
+    pub(crate) async fn ready(
+        config: &KafkaSinkConfig,
+        id: &str,
+        topics: Vec<String>,
+    ) -> Result<Self, ProduceError> {
+        let (client, config) = (client_config(config, id, Some(id)), config.clone());
+        let (id, within) = (id.to_owned(), config.open_within);
+        // Each of the steps may take its time.
+        on_own_thread("making a transactional producer ready", 3 * within + CALL_GRACE, move || {
+            let producer = Self::start(&client, &config)?;
+            warm::reach(&producer.client, &config.bootstrap, within)?;
+            let initialised = producer.client.init_transactions(within);
+            initialised.map_err(|cause| producer.not_initialised(&config, &id, &ClientError::of(&cause)))?;
+            producer.connect(&config.topics, within)?;
+            producer.warm_up(&topics, within);
+            let begun = producer.client.begin_transaction();
+            begun.map_err(|cause| in_transaction(&id, "begin a transaction under", &cause))?;
+            Ok(producer)
+        })
+        .await?
+    }
+
+    fn start(client: &ClientConfig, config: &KafkaSinkConfig) -> Result<Self, ProduceError> {
+        let ledger = Arc::new(Ledger::new(config.in_flight_bytes));
+        let client: Client = client
+            .create_with_context(Reports::new(Arc::clone(&ledger)))
+            .map_err(|cause| ProduceError::of_creation(&cause))?;
+        let client = Arc::new(client);
+        let ended = start_polling(Arc::clone(&client))?;
+        let reports_within = config.delivers_within() + REPORT_GRACE;
+        Ok(Self { client, ledger, bootstrap: config.bootstrap.clone(), reports_within, ended })
+    }
+
+    /// Blocks.
+    fn connect(&self, topics: &[String], within: Duration) -> Result<(), ProduceError> {
+        warm::reach(&self.client, &self.bootstrap, within)?;
+        for topic in topics {
+            let known = warm::learn(&self.client, topic, within);
+            let leaders = known.map_err(|cause| ProduceError::Topic { topic: topic.clone(), cause })?;
+            warm::connect(&self.client, topic, &leaders, within);
+        }
+        Ok(())
+    }
+
+    /// Blocks. What fails here fails again, and loudly, if a message needs it.
+    fn warm_up(&self, topics: &[String], within: Duration) {
+        for topic in topics {
+            if let Ok(leaders) = warm::learn(&self.client, topic, within) {
+                warm::connect(&self.client, topic, &leaders, within);
+            }
+        }
+    }
+
+    fn not_initialised(&self, config: &KafkaSinkConfig, id: &str, cause: &ClientError) -> ProduceError {
+        let fatal = self.client.client().fatal_error();
+        let cause = fatal.map_or(cause.clone(), |(code, text)| ClientError { code, text });
+        match cause.code {
+            RDKafkaErrorCode::InvalidTransactionTimeout => {
+                ProduceError::TimeoutTooLong { timeout_ms: config.transaction_timeout.milliseconds(), cause }
+            }
+            RDKafkaErrorCode::OperationTimedOut => {
+                let doing = "initialising a transactional id";
+                warm::away(&self.client, &config.bootstrap, config.open_within, doing)
+            }
+            _ => ProduceError::Transaction { id: id.to_owned(), doing: "initialise", cause },
+        }
+    }
+
+    /// Hands a message over, when there is room for it. Cancel safe: a call that is dropped has sent nothing.
+    ///
+    /// # Errors
+    /// An earlier message failed, or this one cannot be sent; the producer has failed then.
+    pub async fn send(
+        &self,
+        message: &Message<'_>,
+        origin: Option<&Coordinates>,
+    ) -> Result<(), ProduceError> {
+        self.ledger.check()?;
+        if let Some(reason) = message.unsendable() {
+            let topic = message.topic.to_owned();
+            let error = ProduceError::Unsendable { topic, origin: origin.cloned(), reason };
+            // Whoever goes on after this error must not get a transaction committed that lacks the message.
+            self.ledger.fail(error.clone());
+            return Err(error);
+        }
+        let bytes = message.bytes();
+        let weight = self.ledger.take_room(bytes).await?;
+        self.hand_over(message, Sent { weight, bytes, origin: origin.cloned() })
+    }
+
+    fn hand_over(&self, message: &Message<'_>, sent: Sent) -> Result<(), ProduceError> {
+        let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(message.topic, Box::new(sent));
+        record.key = message.key;
+        record.payload = message.value;
+        record.timestamp = message.timestamp.map(|at| at.0);
+        // `unsendable` has checked that it fits.
+        record.partition = message.partition.map(|partition| partition as i32);
+        if !message.headers.is_empty() {
+            record.headers = Some(headers(&message.headers));
+        }
+        // Before the client has it: a report is never counted before its message.
+        self.ledger.note_sent();
+        let Err((error, record)) = self.client.send(record) else {
+            return Ok(());
+        };
+        let Sent { weight, bytes, origin } = *record.delivery_opaque;
+        let fatal = self.client.client().fatal_error();
+        let cause = fatal.map_or_else(|| ClientError::of(&error), |(code, text)| ClientError { code, text });
+        let topic = message.topic.to_owned();
+        self.ledger
+            .note_failed(weight, Undelivered { topic, partition: message.partition, origin, bytes, cause });
+        self.ledger.check()
+    }
+
+    /// Returns when everything that was sent is acknowledged by all in-sync replicas. Cancel safe.
+    ///
+    /// # Errors
+    /// At least one message failed, or the client itself. Bounded by the delivery timeout and ten seconds more.
+    pub async fn flush(&self) -> Result<(), ProduceError> {
+        self.ledger.settled(self.reports_within).await?;
+        match self.client.client().fatal_error() {
+            Some((code, text)) => Err(ProduceError::of_fatal(ClientError { code, text })),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something has failed; never returns as long as all is well. Cancel safe.
+    pub async fn failed(&self) -> ProduceError {
+        self.ledger.failed().await
+    }
+
+    /// Fails if anything has failed.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn check(&self) -> Result<(), ProduceError> {
+        self.ledger.check()
+    }
+
+    /// Returns how many messages were handed over, those that failed included.
+    pub fn sent(&self) -> u64 {
+        self.ledger.sent()
+    }
+
+    /// Returns how many messages have no report yet.
+    pub fn outstanding(&self) -> u64 {
+        self.ledger.outstanding()
+    }
+
+    /// Returns what messages without a report weigh: at most the configured bound.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.ledger.in_flight_bytes()
+    }
+
+    /// Returns what brokers have acknowledged so far.
+    pub fn delivered(&self) -> Delivered {
+        self.ledger.delivered()
+    }
+
+    /// Returns how many messages have failed, and the first thousand of them.
+    pub fn failures(&self) -> (u64, Vec<Undelivered>) {
+        self.ledger.failures()
+    }
+
+    /// Writes a marker into the transaction: an offset of `group` that is visible when the records are.
+    pub(crate) async fn mark(
+        &self,
+        id: &str,
+        group: &str,
+        (topic, partition): (&str, u32),
+        checkpoint: CheckpointId,
+    ) -> Result<(), ProduceError> {
+        let failed = |cause| in_transaction(id, "write the marker of a transaction of", &cause);
+        let offsets = marker(topic, partition, checkpoint).map_err(failed)?;
+        let (client, group, within) = (Arc::clone(&self.client), group.to_owned(), MARK_WITHIN);
+        let marked = on_own_thread("writing the marker of a transaction", within + CALL_GRACE, move || {
+            // Without an address it connects to nothing: it only has the group's name.
+            let consumer: BaseConsumer = ClientConfig::new().set("group.id", group).create()?;
+            let named = consumer.group_metadata();
+            let named = named.ok_or_else(|| KafkaError::ClientCreation("no group metadata".to_owned()))?;
+            client.send_offsets_to_transaction(&offsets, &named, within)
+        })
+        .await?;
+        marked.map_err(failed)
+    }
+
+    /// Aborts the transaction through the client.
+    pub(crate) async fn abort(&self, id: &str, within: Duration) -> Result<(), ProduceError> {
+        let client = Arc::clone(&self.client);
+        let aborted = on_own_thread("aborting a transaction", within + CALL_GRACE, move || {
+            client.abort_transaction(within)
+        })
+        .await?;
+        aborted.map_err(|cause| in_transaction(id, "abort the transaction of", &cause))
+    }
+
+    /// Ends the client and waits for it; what is not delivered yet is dropped.
+    ///
+    /// # Errors
+    /// The client does not end in time. It is left to its thread then, with its memory and its connections: there is no
+    /// way to end it from outside. So it is when the producer is dropped.
+    pub async fn close(self, within: Duration) -> Result<(), ProduceError> {
+        let Self { client, ended, .. } = self;
+        drop(client);
+        // An error is the thread's end, too.
+        match timeout(within, ended).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ProduceError::Stuck { doing: "ending", within }),
+        }
+    }
+}
+
+/// The offset that stands for a checkpoint.
+fn marker(topic: &str, partition: u32, checkpoint: CheckpointId) -> KafkaResult<TopicPartitionList> {
+    let mut offsets = TopicPartitionList::new();
+    let mut offset = offsets.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));
+    offset.set_metadata(checkpoint.attempt.to_string());
+    offset.set_offset(Offset::Offset(i64::try_from(checkpoint.sequence).unwrap_or(i64::MAX)))?;
+    Ok(offsets)
+}
+
+fn in_transaction(id: &str, doing: &'static str, cause: &rdkafka::error::KafkaError) -> ProduceError {
+    ProduceError::Transaction { id: id.to_owned(), doing, cause: ClientError::of(cause) }
+}
+
+fn headers(headers: &[(&str, Option<&[u8]>)]) -> OwnedHeaders {
+    let empty = OwnedHeaders::new_with_capacity(headers.len());
+    headers.iter().fold(empty, |all, (key, value)| all.insert(Header { key, value: *value }))
+}

@@ -1,0 +1,410 @@
+//! Finding out about transactions and ending them, by their handles alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use levada_core::template::Fate;
+use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
+use thiserror::Error;
+use tokio::time::Instant;
+
+use crate::protocol::{
+    Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
+};
+use crate::sink::recovery::{
+    AbortSettled, Answer, CommitSettled, DescribedTransaction, Description, Evidence, Marker, NotPrepared,
+    Terms, TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate,
+    settled_abort, settled_commit, to_fence,
+};
+
+/// How long one step may take, retries included.
+const WITHIN: Duration = Duration::from_secs(30);
+/// So many coordinators are asked at once.
+const AT_ONCE: usize = 16;
+/// For how long brokers keep the offsets of a group without members, unless they say otherwise.
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A transaction cannot be resolved.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// The brokers cannot be asked.
+    #[error("cannot {doing}")]
+    Protocol {
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        #[source]
+        cause: Box<ProtocolError>,
+    },
+    /// The records are gone.
+    #[error("{transaction} was aborted, by its timeout or by somebody who took its id: its records are lost")]
+    Lost {
+        /// Which.
+        transaction: String,
+    },
+    /// Nobody tells.
+    #[error(
+        "nobody tells what became of {transaction}: its coordinator has forgotten it, and there is no marker of it. \
+         Read the topic to find out whether its records are there"
+    )]
+    Unknown {
+        /// Which.
+        transaction: String,
+    },
+    /// What was to be aborted is visible.
+    #[error("{transaction} was to be aborted, and is committed")]
+    Visible {
+        /// Which.
+        transaction: String,
+    },
+    /// We may not.
+    #[error(
+        "the broker does not let us end {transaction} (error code {code}): grant WRITE on its transactional id. It waits \
+         until its timeout"
+    )]
+    Forbidden {
+        /// Which.
+        transaction: String,
+        /// The broker's reason.
+        code: i16,
+    },
+    /// The broker answers what it never should.
+    #[error("unexpected answer to the end of {transaction}: error code {code}")]
+    Unexpected {
+        /// Which.
+        transaction: String,
+        /// The answer.
+        code: i16,
+    },
+    /// The transaction is not as it should be before its checkpoint.
+    #[error("{transaction} cannot be pre-committed")]
+    NotPrepared {
+        /// Which.
+        transaction: String,
+        /// Why not.
+        #[source]
+        cause: NotPrepared,
+    },
+}
+
+impl ResolveError {
+    fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
+        move |cause| Self::Protocol { doing, cause: Box::new(cause) }
+    }
+
+    /// Whether the same may succeed later.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Protocol { cause, .. } => cause.is_retriable() || cause.is_outcome_unknown(),
+            _ => false,
+        }
+    }
+}
+
+impl From<ResolveError> for SinkError {
+    fn from(error: ResolveError) -> Self {
+        let class = match &error {
+            error if error.is_retriable() => ErrorClass::Reconnect,
+            // Written again, from the last checkpoint on.
+            ResolveError::NotPrepared { .. } => ErrorClass::Reconnect,
+            _ => ErrorClass::Fatal,
+        };
+        SinkError::new(class, "transactions of Kafka").caused_by(error)
+    }
+}
+
+/// Asks about transactions, and commits, aborts and fences them.
+#[derive(Debug)]
+pub struct Resolver {
+    admin: ProtocolClient,
+    naming: TransactionNaming,
+    clock: Arc<dyn Clock>,
+    margin: Duration,
+}
+
+/// What this process has begun, by transactional id: a fence of the same attempt spares what is younger.
+static BEGUN: Mutex<BTreeMap<String, CheckpointId>> = Mutex::new(BTreeMap::new());
+
+impl Resolver {
+    /// Makes one for the transactions of one sink of one job. `margin` is how much of its timeout must be left to a
+    /// transaction for it to be committed.
+    pub fn new(
+        admin: ProtocolClient,
+        naming: TransactionNaming,
+        clock: Arc<dyn Clock>,
+        margin: Duration,
+    ) -> Self {
+        Self { admin, naming, clock, margin }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms { now: self.clock.now(), margin: self.margin }
+    }
+
+    /// The group whose offsets are the markers of a subtask.
+    pub(super) fn marker_group(&self, subtask: u32) -> String {
+        self.naming.marker_group(subtask)
+    }
+
+    /// Notes what is begun in this process, for [`fence`](Self::fence).
+    pub(super) fn note_begun(&self, id: &str, checkpoint: CheckpointId) {
+        BEGUN.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), checkpoint);
+    }
+
+    /// Forgets it, once it is decided.
+    pub(super) fn note_decided(&self, id: &str) {
+        BEGUN.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
+    pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
+        let doing = "ask whether a transaction waits for its commit";
+        let description = self.describe(&handle.transactional_id, doing).await?;
+        check_prepared(handle, &description, self.terms())
+            .map_err(|cause| ResolveError::NotPrepared { transaction: handle.to_string(), cause })
+    }
+
+    async fn describe(&self, id: &str, doing: &'static str) -> Result<Description, ResolveError> {
+        let mut told = self.admin.describe(&[id], WITHIN).await.map_err(ResolveError::asking(doing))?;
+        Ok(told
+            .remove(id)
+            .flatten()
+            .map_or(Description::NotFound, |found| Description::Found(described(found))))
+    }
+
+    /// Tells what became of each transaction, in the order of `handles`. Changes nothing.
+    ///
+    /// # Errors
+    /// The brokers cannot be asked.
+    pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
+        let cluster =
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        let retention = self.retention().await;
+        let mut fates = Vec::with_capacity(handles.len());
+        for some in handles.chunks(AT_ONCE) {
+            let asked = some.iter().map(|handle| self.fate_of(handle, &cluster.id, retention));
+            fates.extend(try_join_all(asked).await?);
+        }
+        Ok(fates)
+    }
+
+    /// How long brokers keep the offsets of a group without members; nothing where they do not tell, for then a marker that is
+    /// missing proves nothing.
+    async fn retention(&self) -> Duration {
+        match self.smallest_setting("offsets.retention.minutes").await {
+            Ok(told) => told.map_or(RETENTION, |minutes| Duration::from_secs(minutes * 60)),
+            Err(error) => {
+                tracing::debug!(error = %levada_core::ErrorChain(&error), "the retention of offsets is not told");
+                Duration::ZERO
+            }
+        }
+    }
+
+    async fn smallest_setting(&self, name: &'static str) -> Result<Option<u64>, ProtocolError> {
+        let told = self.admin.broker_settings(&[name], WITHIN).await?;
+        let values = told.values().filter_map(|settings| settings.get(name)?.as_ref()?.parse().ok());
+        Ok(values.min())
+    }
+
+    async fn fate_of(
+        &self,
+        handle: &TransactionHandle,
+        cluster_id: &str,
+        retention: Duration,
+    ) -> Result<Fate, ResolveError> {
+        // Nothing was written: there is nothing to lose or to double, whatever is decided.
+        if handle.records == 0 { Ok(Fate::Pending) } else { self.found(handle, cluster_id, retention).await }
+    }
+
+    async fn found(
+        &self,
+        handle: &TransactionHandle,
+        cluster_id: &str,
+        retention: Duration,
+    ) -> Result<Fate, ResolveError> {
+        let cluster_id = cluster_id.to_owned();
+        let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
+        let silent = Evidence { cluster_id, description, marker: Marker::Silent };
+        let told = fate(handle, &silent, self.terms());
+        if told != Fate::Unknown {
+            return Ok(told);
+        }
+        let marker = self.marker(handle, retention).await?;
+        Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
+    }
+
+    /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
+    async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
+        let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
+        let group = self.marker_group(handle.subtask);
+        let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
+        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
+        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        match read.remove(&(topic, partition)) {
+            Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
+            None => {
+                let age = handle.start.map(|start| self.clock.now().since(start));
+                Ok(if age.is_some_and(|age| age < retention) { Marker::Never } else { Marker::Silent })
+            }
+        }
+    }
+
+    /// [KSK-09] Commits a transaction. Succeeds if it is committed already.
+    ///
+    /// # Errors
+    /// It was aborted, nobody tells, or it cannot be done within 30 s.
+    ///
+    /// # Cancel safety
+    /// After a drop it may be committed or not; the same call finds out.
+    pub async fn commit(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
+        if handle.records == 0 {
+            return Ok(());
+        }
+        self.end(handle, true).await
+    }
+
+    /// Aborts a transaction. Succeeds if it is aborted already, or was never there.
+    ///
+    /// # Errors
+    /// It is committed, or it cannot be done within 30 s.
+    ///
+    /// # Cancel safety
+    /// After a drop it may be aborted or not; the same call finds out.
+    pub async fn abort(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
+        self.end(handle, false).await
+    }
+
+    /// Whether a transaction has ended as it was asked to, where the coordinator refuses; `false`: ask again.
+    async fn has_ended(&self, handle: &TransactionHandle, commit: bool) -> Result<bool, ResolveError> {
+        let cluster =
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        let fate = self.found(handle, &cluster.id, self.retention().await).await?;
+        let transaction = || handle.to_string();
+        if !commit {
+            return match settled_abort(fate) {
+                AbortSettled::Done => Ok(true),
+                AbortSettled::Again => Ok(false),
+                AbortSettled::Visible => Err(ResolveError::Visible { transaction: transaction() }),
+            };
+        }
+        match settled_commit(fate) {
+            CommitSettled::Done => Ok(true),
+            CommitSettled::Again => Ok(false),
+            CommitSettled::Lost => Err(ResolveError::Lost { transaction: transaction() }),
+            CommitSettled::Unknown => Err(ResolveError::Unknown { transaction: transaction() }),
+        }
+    }
+
+    /// Sends the end until it is through. An answer that was lost is no reason to ask: the same end again is harmless, because
+    /// nothing else has this epoch.
+    async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
+        let until = Instant::now() + WITHIN;
+        let key = TransactionKey {
+            transactional_id: &handle.transactional_id,
+            producer_id: handle.producer_id,
+            epoch: handle.epoch,
+        };
+        let ending = if commit { Ending::Commit } else { Ending::Abort };
+        let transaction = || handle.to_string();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Err(error) = self.admin.end(key, ending, left).await else { return Ok(()) };
+            match error.code().map(|ErrorCode(code)| (code, answer(code))) {
+                Some((_, Answer::Ask)) => {
+                    if self.has_ended(handle, commit).await? {
+                        return Ok(());
+                    }
+                }
+                Some((code, Answer::Forbidden)) => {
+                    return Err(ResolveError::Forbidden { transaction: transaction(), code });
+                }
+                Some((_, Answer::Unexpected(code))) => {
+                    return Err(ResolveError::Unexpected { transaction: transaction(), code });
+                }
+                None if error.is_outcome_unknown() => {}
+                _ => return Err(ResolveError::asking("end a transaction")(error)),
+            }
+            // The answer is lost, or about a state that has passed.
+            if until <= Instant::now() {
+                return Err(ResolveError::asking("end a transaction")(error));
+            }
+            tracing::debug!(transaction = %handle, %error, "the end of a transaction is sent again");
+        }
+    }
+
+    /// [KSK-17] Initialises every id of this sink that an earlier attempt has left and none of `kept` names.
+    ///
+    /// # Errors
+    /// The brokers cannot be asked, or refuse.
+    pub async fn fence(
+        &self,
+        first: CheckpointId,
+        kept: &[TransactionHandle],
+        timeout: Duration,
+    ) -> Result<(), ResolveError> {
+        let doing = "list the transactions that are left over";
+        // What is complete can neither be written to nor ended: late writes to it are refused.
+        let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
+        let open = self.admin.list(&states, WITHIN).await.map_err(ResolveError::asking(doing))?;
+        let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ids = open.iter().map(|listed| listed.transactional_id.as_str());
+        let left_over = to_fence(&self.naming, ids, first, kept, &begun);
+        for some in left_over.chunks(AT_ONCE) {
+            let fenced = some.iter().map(|id| self.admin.fence(id, timeout, WITHIN));
+            let doing = "fence a transactional id that was left over";
+            try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
+        }
+        Ok(())
+    }
+
+    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
+    pub(super) async fn probe(&self) -> Result<String, ResolveError> {
+        let cluster =
+            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
+        Ok(cluster.id)
+    }
+
+    /// The brokers' bound for the timeout of transactions, if they tell.
+    pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
+        let told = self.smallest_setting("transaction.max.timeout.ms").await;
+        let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
+        Ok(told.map(Duration::from_millis))
+    }
+}
+
+/// The same in the words of the decision.
+pub(super) fn described(told: Described) -> DescribedTransaction {
+    let state = match told.state {
+        State::Empty => TransactionState::Empty,
+        State::Ongoing => TransactionState::Ongoing,
+        State::PrepareCommit => TransactionState::PrepareCommit,
+        State::PrepareAbort => TransactionState::PrepareAbort,
+        State::CompleteCommit => TransactionState::CompleteCommit,
+        State::CompleteAbort => TransactionState::CompleteAbort,
+        State::Dead => TransactionState::Dead,
+        _ => TransactionState::Other,
+    };
+    DescribedTransaction {
+        state,
+        producer_id: told.identity.producer_id,
+        epoch: told.identity.epoch,
+        start: told.start,
+        timeout: told.timeout,
+        partitions: told.partitions,
+    }
+}
+
+/// The partition of a transaction whose group offset is its marker: the first.
+pub(super) fn marked_partition(handle: &TransactionHandle) -> Option<(String, i32)> {
+    let (topic, partitions) = handle.partitions.iter().next()?;
+    Some((topic.clone(), *partitions.iter().next()?))
+}
+
+/// An offset has the sequence of a checkpoint, and the attempt in its metadata. What is not ours tells nothing.
+fn marker_of(sequence: u64, attempt: &str) -> Marker {
+    attempt.parse().map_or(Marker::Silent, |attempt| Marker::At(CheckpointId { attempt, sequence }))
+}

@@ -1,0 +1,359 @@
+//! The sink.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
+use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
+
+use super::resolver::Resolver;
+use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use crate::sink::producing::{
+    Guarantee, InBatch, KafkaSinkConfig, Outgoing, ProduceError, Serialise, SinkConfigError,
+};
+use crate::sink::recovery::{Partitions, SlotName, TransactionHandle, TransactionNaming};
+use crate::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots};
+
+/// How long an abort may take when a job ends.
+const ABORT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Slots of this process have numbers that no other had: a job that is started again in one attempt makes new ids, because
+/// handles of its earlier run may still name the old ones.
+static NEXT_SLOT: AtomicU32 = AtomicU32::new(0);
+
+/// So many numbers for one run of one writer.
+const SLOTS_OF_A_RUN: u32 = 1 << 16;
+
+/// Writes records to Kafka exactly once, for readers of committed data: in transactions that are committed when their
+/// checkpoint is complete, also after the process that wrote them was killed.
+pub struct TransactionalSink<T, S> {
+    config: KafkaSinkConfig,
+    prefix: String,
+    uid: String,
+    clock: Arc<dyn Clock>,
+    margin: Duration,
+    serialise: S,
+    outgoing: Outgoing,
+    running: Option<Running>,
+    takes: PhantomData<fn(T)>,
+}
+
+impl<T, S> fmt::Debug for TransactionalSink<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionalSink")
+            .field("config", &self.config)
+            .field("prefix", &self.prefix)
+            .field("uid", &self.uid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What there is between opening and closing.
+#[derive(Debug)]
+struct Running {
+    subtask: u32,
+    naming: TransactionNaming,
+    resolver: Resolver,
+    admin: ProtocolClient,
+    cluster_id: String,
+    slots: Option<Slots<ByCoordinator>>,
+    open: Option<OpenSlot>,
+    /// A slot that was opened for a transaction into which nothing was written.
+    unused: Option<OpenSlot>,
+    /// Pre-committed, by transactional id.
+    frozen: BTreeMap<String, FrozenSlot>,
+    /// Committed; free once a checkpoint is complete that was taken after the commit.
+    committed: VecDeque<(Option<CheckpointId>, FrozenSlot)>,
+}
+
+impl<T, S: Serialise<T>> TransactionalSink<T, S> {
+    /// Makes a sink whose records `serialise` turns into messages. Its transactional ids begin with `prefix`, which rights on
+    /// ids can be granted by, and with the job's name and `uid`, which tells the sinks of a job apart.
+    ///
+    /// # Errors
+    /// The configuration cannot work.
+    pub fn new(
+        config: KafkaSinkConfig,
+        prefix: impl Into<String>,
+        uid: impl Into<String>,
+        serialise: S,
+    ) -> Result<Self, SinkConfigError> {
+        let config = config.guarantee(Guarantee::ExactlyOnceByCheckpoint);
+        config.check()?;
+        Ok(Self {
+            config,
+            prefix: prefix.into(),
+            uid: uid.into(),
+            clock: Arc::new(SystemClock),
+            margin: Duration::from_secs(10),
+            serialise,
+            outgoing: Outgoing::new(),
+            running: None,
+            takes: PhantomData,
+        })
+    }
+
+    /// Sets the clock by which the time is told that a transaction has left.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets how much of its timeout must be left to a transaction that is pre-committed or committed after a crash; default
+    /// 10 s. It has to cover all commits of a start, and what our clock and the brokers' differ by.
+    #[must_use]
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    fn running(&mut self) -> Result<&mut Running, SinkError> {
+        self.running.as_mut().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the Kafka sink is not open"))
+    }
+
+    /// What is needed to connect without a producer.
+    fn connecting(&self, ctx: &SinkContext) -> Result<Connecting, SinkError> {
+        let fatal =
+            |cause: BoxError| SinkError::new(ErrorClass::Fatal, "open the Kafka sink").caused_by(cause);
+        let naming = TransactionNaming::new(&self.prefix, &ctx.job, &self.uid);
+        let naming = naming.map_err(|cause| fatal(cause.into()))?;
+        let config = ProtocolConfig::from_properties(self.config.all_properties());
+        let admin = config.and_then(ProtocolClient::new).map_err(|cause| fatal(cause.into()))?;
+        let resolver = Resolver::new(admin.clone(), naming.clone(), Arc::clone(&self.clock), self.margin);
+        Ok(Connecting { subtask: ctx.subtask, timeout: self.config.timeout(), naming, resolver, admin })
+    }
+}
+
+#[derive(Debug)]
+struct Connecting {
+    subtask: u32,
+    timeout: Duration,
+    naming: TransactionNaming,
+    resolver: Resolver,
+    admin: ProtocolClient,
+}
+
+impl Connecting {
+    /// Connects, without a producer: nothing is initialised.
+    async fn connect(self) -> Result<Running, SinkError> {
+        let Self { subtask, timeout, naming, resolver, admin } = self;
+        let cluster_id = resolver.probe().await?;
+        check_timeout(timeout, &resolver).await?;
+        let (frozen, committed) = (BTreeMap::new(), VecDeque::new());
+        let (slots, open, unused) = (None, None, None);
+        Ok(Running { subtask, naming, resolver, admin, cluster_id, slots, open, unused, frozen, committed })
+    }
+}
+
+/// [KSK-19] The broker refuses a longer one only when the first producer is made, and tells no bound.
+async fn check_timeout(ours: Duration, resolver: &Resolver) -> Result<(), SinkError> {
+    match resolver.longest_timeout().await? {
+        Some(longest) if ours > longest => {
+            let text = format!(
+                "the transaction timeout of {ours:?} is above the brokers' transaction.max.timeout.ms, {longest:?}. It has to \
+                 be at most that, and at least the checkpoint interval, the checkpoint's timeout and the longest outage \
+                 together after which a restart shall still commit: raise the brokers' bound, or lower ours and one of these"
+            );
+            Err(SinkError::new(ErrorClass::Fatal, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Running {
+    /// Opens a slot for a transaction that `checkpoint` will cover.
+    async fn begin(
+        &mut self,
+        config: &KafkaSinkConfig,
+        checkpoint: CheckpointId,
+    ) -> Result<&OpenSlot, SinkError> {
+        let slot = match self.unused.take() {
+            Some(unused) => unused,
+            None => self.slots(config, checkpoint.attempt)?.open().await?,
+        };
+        self.resolver.note_begun(slot.id(), checkpoint);
+        Ok(self.open.insert(slot))
+    }
+
+    /// The attempt is told with the first transaction, so slots are made ready from then on.
+    fn slots(
+        &mut self,
+        config: &KafkaSinkConfig,
+        attempt: u64,
+    ) -> Result<&mut Slots<ByCoordinator>, ProduceError> {
+        if self.slots.is_none() {
+            let (naming, subtask) = (self.naming.clone(), self.subtask);
+            let first = NEXT_SLOT.fetch_add(SLOTS_OF_A_RUN, Ordering::Relaxed);
+            let id = move |slot: u32| {
+                naming.id_of(SlotName { attempt, subtask, slot: first.wrapping_add(slot % SLOTS_OF_A_RUN) })
+            };
+            let describe = Arc::new(ByCoordinator(self.admin.clone()));
+            self.slots = Some(Slots::start(config.clone(), id, describe)?);
+        }
+        self.slots.as_mut().ok_or(ProduceError::Lost { doing: "making slots ready" })
+    }
+
+    /// Gives slots back whose commit came before a checkpoint that is complete now: no start will ask for them.
+    fn free_up_to(&mut self, complete: CheckpointId) {
+        while let Some((Some(covered), _)) = self.committed.front()
+            && *covered <= complete
+        {
+            let Some((_, slot)) = self.committed.pop_front() else { return };
+            self.resolver.note_decided(slot.id());
+            if let Some(slots) = &mut self.slots {
+                slots.free(slot);
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for TransactionalSink<T, S> {
+    type Handle = TransactionHandle;
+
+    async fn open(&mut self, ctx: SinkContext) -> Result<(), SinkError> {
+        let connecting = self.connecting(&ctx)?;
+        self.running = Some(connecting.connect().await?);
+        Ok(())
+    }
+
+    async fn begin(&mut self, name: &TransactionName) -> Result<TransactionHandle, SinkError> {
+        let (config, timeout) = (self.config.clone(), self.config.timeout());
+        let running = self.running()?;
+        let cluster_id = running.cluster_id.clone();
+        let slot = running.begin(&config, name.checkpoint).await?;
+        let ProducerIdentity { producer_id, epoch } = slot.identity();
+        Ok(TransactionHandle {
+            transactional_id: slot.id().to_owned(),
+            producer_id,
+            epoch,
+            start: None,
+            timeout,
+            checkpoint: name.checkpoint,
+            attempt: name.checkpoint.attempt,
+            subtask: name.subtask,
+            partitions: Partitions::new(),
+            records: 0,
+            cluster_id,
+        })
+    }
+
+    async fn write(
+        &mut self,
+        _handle: &mut TransactionHandle,
+        batch: Batch<T>,
+        _ctx: &WriteContext,
+    ) -> Result<(), SinkError> {
+        let Self { running, outgoing, serialise, .. } = self;
+        let open = running.as_ref().and_then(|running| running.open.as_ref());
+        let slot = open.ok_or_else(|| SinkError::new(ErrorClass::Fatal, "no transaction is open"))?;
+        for record in batch.records() {
+            let record = InBatch::new(&batch, record);
+            outgoing.clear();
+            if let Err(cause) = serialise.serialise(record, outgoing) {
+                let refused = "the serialiser refuses the record";
+                return Err(SinkError::bad_record(record.coordinates(), refused).caused_by(cause));
+            }
+            let origin = record.coordinates();
+            for message in outgoing.messages() {
+                slot.send(&message, Some(&origin)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pre_commit(&mut self, handle: &mut TransactionHandle) -> Result<(), SinkError> {
+        let running = self.running()?;
+        let slot = running.open.take();
+        let slot = slot.ok_or_else(|| SinkError::new(ErrorClass::Fatal, "no transaction is open"))?;
+        // Whatever was committed up to here is in no checkpoint from this one on.
+        for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
+            *covered = Some(handle.checkpoint);
+        }
+        let group = running.resolver.marker_group(running.subtask);
+        let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
+        let frozen = match marked {
+            Freeze::Frozen(frozen) => frozen,
+            Freeze::Empty(slot) => {
+                running.unused = Some(slot);
+                return Ok(());
+            }
+        };
+        let delivered = frozen.delivered();
+        handle.records = delivered.messages;
+        for (topic, partition) in delivered.partitions.into_keys() {
+            let partition = i32::try_from(partition).unwrap_or(i32::MAX);
+            handle.partitions.entry(topic).or_default().insert(partition);
+        }
+        handle.start = Some(running.resolver.prepared(handle).await?);
+        running.frozen.insert(handle.transactional_id.clone(), frozen);
+        Ok(())
+    }
+
+    async fn commit(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
+        let running = self.running()?;
+        running.resolver.commit(handle).await?;
+        if let Some(slot) = running.frozen.remove(&handle.transactional_id) {
+            running.committed.push_back((None, slot));
+        }
+        // The driver commits what is covered by a complete checkpoint, and this one was.
+        running.free_up_to(handle.checkpoint);
+        Ok(())
+    }
+
+    async fn abort(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
+        let running = self.running()?;
+        if let Some(open) = running.open.take_if(|open| open.id() == handle.transactional_id) {
+            if open.is_empty() {
+                running.unused = Some(open);
+                return Ok(());
+            }
+            drop(open.abort(ABORT_WITHIN).await?);
+            running.resolver.note_decided(&handle.transactional_id);
+            return Ok(());
+        }
+        running.resolver.abort(handle).await?;
+        running.resolver.note_decided(&handle.transactional_id);
+        running.frozen.remove(&handle.transactional_id);
+        Ok(())
+    }
+
+    async fn inspect(&mut self, handles: &[TransactionHandle]) -> Result<Option<Vec<Fate>>, SinkError> {
+        Ok(Some(self.running()?.resolver.inspect(handles).await?))
+    }
+
+    async fn fence(&mut self, first: CheckpointId, kept: &[TransactionHandle]) -> Result<(), SinkError> {
+        let timeout = self.config.timeout();
+        Ok(self.running()?.resolver.fence(first, kept, timeout).await?)
+    }
+
+    fn transaction_timeout(&self) -> Option<Duration> {
+        self.config.finite_timeout()
+    }
+
+    async fn close(&mut self) {
+        // Producers end on their own threads; what is frozen is left to whoever recovers.
+        self.running = None;
+    }
+}
+
+/// Learns a producer's identity from the coordinator of its id.
+#[derive(Debug)]
+struct ByCoordinator(ProtocolClient);
+
+impl Describe for ByCoordinator {
+    async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
+        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let told = told.ok_or("its coordinator does not know it")?;
+        match told.state {
+            State::Empty => {
+                Ok(ProducerIdentity { producer_id: told.identity.producer_id, epoch: told.identity.epoch })
+            }
+            state => Err(format!("it has a transaction already, {state:?}").into()),
+        }
+    }
+}
