@@ -33,8 +33,9 @@ async fn standstill_beyond_the_delivery_timeout_fails_the_flush_and_a_replay_suc
     sink.close().await;
     broker.resume().expect("resume");
 
-    // A broker that stood still is fenced, and needs some seconds to serve again.
-    let mut sink = AtLeastOnceSink::new(topic.config(), AsRead::to(&topic.name)).expect("it works");
+    // A broker that stood still is fenced for a moment, and names no brokers. Naming the topic makes opening wait that out.
+    let config = topic.config().topics([&topic.name]);
+    let mut sink = AtLeastOnceSink::new(config, AsRead::to(&topic.name)).expect("it works");
     sink.open(context()).await.expect("open again");
     sink.upsert(batch(1, [&b"1"[..], b"2"]), &now()).await.expect("write again");
     sink.flush().await.expect("flush");
