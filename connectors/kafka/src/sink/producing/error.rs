@@ -63,6 +63,21 @@ impl ClientError {
         matches!(self.code, Authentication | SaslAuthenticationFailed)
     }
 
+    /// Tells whether nobody was there to answer.
+    pub(super) fn is_of_absence(&self) -> bool {
+        use RDKafkaErrorCode::{
+            AllBrokersDown, BrokerNotAvailable, BrokerTransportFailure, OperationTimedOut, RequestTimedOut,
+        };
+        matches!(
+            self.code,
+            AllBrokersDown
+                | BrokerNotAvailable
+                | BrokerTransportFailure
+                | OperationTimedOut
+                | RequestTimedOut
+        )
+    }
+
     /// Tells whether the message, not the moment, is what brokers refuse.
     fn is_of_the_message(&self) -> bool {
         use RDKafkaErrorCode::{

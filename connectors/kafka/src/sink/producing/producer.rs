@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
@@ -26,6 +26,9 @@ use super::warm;
 /// How much longer than the client may take to give a message up its report is waited for: the client looks once a second.
 const REPORT_GRACE: Duration = Duration::from_secs(10);
 
+/// The least that one client may take to connect, before another one tries.
+const LEAST_TRY: Duration = Duration::from_secs(1);
+
 /// How much longer than a call's own timeout its thread is waited for.
 const CALL_GRACE: Duration = Duration::from_secs(5);
 
@@ -40,7 +43,6 @@ const MARK_WITHIN: Duration = Duration::from_secs(30);
 pub struct Producer {
     client: Arc<Client>,
     ledger: Arc<Ledger>,
-    bootstrap: String,
     reports_within: Duration,
     ended: oneshot::Receiver<()>,
 }
@@ -64,12 +66,8 @@ impl Producer {
         config.check()?;
         let (client, config) = (client_config(config, name, None), config.clone());
         let within = config.open_within;
-        on_own_thread("connecting", within + CALL_GRACE, move || {
-            let producer = Self::start(&client, &config)?;
-            producer.connect(&config.topics, within)?;
-            Ok(producer)
-        })
-        .await?
+        on_own_thread("connecting", 3 * within + CALL_GRACE, move || Self::connected(&client, &config))
+            .await?
     }
 
     /// Makes a transactional producer ready: its id is initialised, which ends whatever is open under it and gives it an
@@ -83,12 +81,10 @@ impl Producer {
         let (client, config) = (client_config(config, id, Some(id)), config.clone());
         let (id, within) = (id.to_owned(), config.open_within);
         // Each of the steps may take its time.
-        on_own_thread("making a transactional producer ready", 3 * within + CALL_GRACE, move || {
-            let producer = Self::start(&client, &config)?;
-            warm::reach(&producer.client, &config.bootstrap, within)?;
+        on_own_thread("making a transactional producer ready", 5 * within + CALL_GRACE, move || {
+            let producer = Self::connected(&client, &config)?;
             let initialised = producer.client.init_transactions(within);
             initialised.map_err(|cause| producer.not_initialised(&config, &id, &ClientError::of(&cause)))?;
-            producer.connect(&config.topics, within)?;
             producer.warm_up(&topics, within);
             let begun = producer.client.begin_transaction();
             begun.map_err(|cause| in_transaction(&id, "begin a transaction under", &cause))?;
@@ -105,15 +101,36 @@ impl Producer {
         let client = Arc::new(client);
         let ended = start_polling(Arc::clone(&client))?;
         let reports_within = config.delivers_within() + REPORT_GRACE;
-        Ok(Self { client, ledger, bootstrap: config.bootstrap.clone(), reports_within, ended })
+        Ok(Self { client, ledger, reports_within, ended })
+    }
+
+    /// Makes a client that has connected, trying anew with another client while brokers are away. Blocks.
+    ///
+    /// A broker that has stood still is fenced for a moment; if no other is left, the cluster says that it has no brokers. A
+    /// client that hears that lets go of all it knows, the bootstrap servers included, and never asks again.
+    fn connected(client: &ClientConfig, config: &KafkaSinkConfig) -> Result<Self, ProduceError> {
+        let started = Instant::now();
+        loop {
+            let producer = Self::start(client, config)?;
+            match producer.connect(config, (config.open_within / 3).max(LEAST_TRY)) {
+                Ok(()) => return Ok(producer),
+                Err(ProduceError::Away { .. }) if started.elapsed() < config.open_within => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Blocks.
-    fn connect(&self, topics: &[String], within: Duration) -> Result<(), ProduceError> {
-        warm::reach(&self.client, &self.bootstrap, within)?;
-        for topic in topics {
-            let known = warm::learn(&self.client, topic, within);
-            let leaders = known.map_err(|cause| ProduceError::Topic { topic: topic.clone(), cause })?;
+    fn connect(&self, config: &KafkaSinkConfig, within: Duration) -> Result<(), ProduceError> {
+        warm::reach(&self.client, config, within)?;
+        for topic in &config.topics {
+            let leaders = match warm::learn(&self.client, topic, within) {
+                Ok(leaders) => leaders,
+                Err(cause) if cause.is_of_absence() => {
+                    return Err(warm::away(&self.client, config, "asking for a topic", Some(cause)));
+                }
+                Err(cause) => return Err(ProduceError::Topic { topic: topic.clone(), cause }),
+            };
             warm::connect(&self.client, topic, &leaders, within);
         }
         Ok(())
@@ -137,7 +154,7 @@ impl Producer {
             }
             RDKafkaErrorCode::OperationTimedOut => {
                 let doing = "initialising a transactional id";
-                warm::away(&self.client, &config.bootstrap, config.open_within, doing)
+                warm::away(&self.client, config, doing, None)
             }
             _ => ProduceError::Transaction { id: id.to_owned(), doing: "initialise", cause },
         }

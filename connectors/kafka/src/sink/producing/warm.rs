@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
+use super::config::KafkaSinkConfig;
 use super::error::{ClientError, ProduceError};
 use super::reports::Client;
 
@@ -14,31 +15,39 @@ use super::reports::Client;
 const STEP: Duration = Duration::from_millis(200);
 
 /// Waits until a broker has answered.
-pub(super) fn reach(client: &Client, bootstrap: &str, within: Duration) -> Result<(), ProduceError> {
+pub(super) fn reach(client: &Client, config: &KafkaSinkConfig, within: Duration) -> Result<(), ProduceError> {
     let started = Instant::now();
     while client.client().fetch_cluster_id(STEP).is_none() {
         let last = client.context().last_error();
-        match last.filter(|error| error.is_authentication()) {
-            Some(cause) => {
-                return Err(ProduceError::Authentication { bootstrap: bootstrap.to_owned(), cause });
-            }
-            None if started.elapsed() >= within => {
-                return Err(away(client, bootstrap, within, "connecting"));
-            }
-            None => {}
+        if let Some(cause) = last.filter(ClientError::is_authentication) {
+            return Err(ProduceError::Authentication { bootstrap: config.bootstrap.clone(), cause });
+        }
+        if started.elapsed() >= within {
+            return Err(away(client, config, "connecting", None));
         }
     }
     Ok(())
 }
 
-pub(super) fn away(client: &Client, bootstrap: &str, within: Duration, doing: &'static str) -> ProduceError {
-    ProduceError::Away { bootstrap: bootstrap.to_owned(), within, doing, last: client.context().last_error() }
+/// Says that no broker answered within all the time there was, and what was heard last.
+pub(super) fn away(
+    client: &Client,
+    config: &KafkaSinkConfig,
+    doing: &'static str,
+    cause: Option<ClientError>,
+) -> ProduceError {
+    let last = cause.or_else(|| client.context().last_error());
+    ProduceError::Away { bootstrap: config.bootstrap.clone(), within: config.open_within, doing, last }
 }
 
 /// Fetches what the client has to know of a topic before it can send, and returns one partition for each leader.
 pub(super) fn learn(client: &Client, topic: &str, within: Duration) -> Result<Vec<i32>, ClientError> {
     let found =
         client.client().fetch_metadata(Some(topic), within).map_err(|error| ClientError::of(&error))?;
+    if found.brokers().is_empty() {
+        let code = RDKafkaErrorCode::BrokerNotAvailable;
+        return Err(ClientError { code, text: "the cluster names no brokers".to_owned() });
+    }
     let Some(found) = found.topics().iter().find(|found| found.name() == topic) else {
         return Err(missing());
     };
