@@ -1,7 +1,10 @@
 //! From a pipeline file to a running job.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use levada_core::time::StrategyError;
 use levada_core::{Budget, SinkError};
-use levada_engine::{Job, JobHandle, ShapeError};
+use levada_engine::{Job, JobHandle, ShapeError, Skipped};
 use levada_kafka::source::{
     ConfigError, Headers, Isolation, KafkaSource, KafkaSourceConfig, StartAt, StopAt,
 };
@@ -12,8 +15,12 @@ use levada_postgres::sink::{
 use thiserror::Error;
 
 use crate::cli::Until;
-use crate::config::{ColumnPart, KeyFrom, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones, Unit};
+use crate::config::{
+    ColumnPart, KeyFrom, Pipeline, Poison, PostgresPart, StartFrom, TableMode, Tombstones, Unit,
+};
 use crate::decode::Decode;
+use crate::event_time::strategy;
+use crate::observe::Observed;
 
 /// A pipeline that cannot be assembled. Nothing was started.
 #[derive(Debug, Error)]
@@ -28,30 +35,62 @@ pub enum AssembleError {
     /// The sink refuses its settings.
     #[error("sink.postgres.url")]
     Postgres(#[from] SinkError),
+    /// Time cannot be kept as it should.
+    #[error("watermark")]
+    Time(#[from] StrategyError),
     /// The stages do not fit together.
     #[error("the pipeline's shape")]
     Shape(#[from] ShapeError),
+}
+
+/// A pipeline that runs.
+#[derive(Debug)]
+pub struct Assembled {
+    /// The job.
+    pub job: JobHandle,
+    /// What can be seen of it.
+    pub observed: Observed,
 }
 
 /// Starts the job of a pipeline on the current tokio runtime.
 ///
 /// # Errors
 /// What in the settings cannot work. What depends on the live systems fails the job instead.
-pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<JobHandle, AssembleError> {
+pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<Assembled, AssembleError> {
     let source = source_config(pipeline, until);
     source.check()?;
     let sink = sink_config(&pipeline.sink)?;
     let key = pipeline.sink.key.clone();
     let memory = usize::try_from(pipeline.memory).unwrap_or(usize::MAX);
-    let job = Job::new(&pipeline.name)
+    let statuses = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&statuses);
+    let read = Job::new(&pipeline.name)
         .parallelism(pipeline.parallelism)
         .budget(Budget::new(memory))
         .commit_policy(pipeline.commit)
-        // The configuration was checked above, and that is all that can fail.
-        .source("kafka", move |_| KafkaSource::new(source.clone()).expect("checked settings"))
-        .flat_map("decode", move |_| Decode::new(key.clone()))
-        .atomic_sink("postgres", move |_| PostgresSink::new(sink.clone()));
-    Ok(job.start()?)
+        .source("kafka", move |_| {
+            // The configuration was checked above, and that is all that can fail.
+            let source = KafkaSource::new(source.clone()).expect("checked settings");
+            noted.lock().unwrap_or_else(PoisonError::into_inner).push(source.status());
+            source
+        });
+    let decode = move |_| Decode::new(key.clone());
+    let decoded = match pipeline.source.poison {
+        Poison::Fail => read.flat_map("decode", decode),
+        Poison::Skip => {
+            let skipped = Skipped::default();
+            read.flat_map("decode", move |subtask| skipped.skipping(decode(subtask)))
+        }
+    };
+    let timed = match &pipeline.watermark {
+        Some(watermark) => decoded.watermarks("watermark", strategy(&pipeline.event_time, watermark)?),
+        None => decoded,
+    };
+    let job = timed.atomic_sink("postgres", move |_| PostgresSink::new(sink.clone())).start()?;
+    // Starting has made every source.
+    let sources = statuses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let observed = Observed::new(pipeline.name.as_str(), job.time(), job.progress(), sources);
+    Ok(Assembled { job, observed })
 }
 
 /// Makes the source's settings.

@@ -7,7 +7,7 @@
 //! ```text
 //!   pipeline file ──▶ config (every error at once) ──▶ assemble ──▶ levada-engine job
 //!                                                          │             │ progress
-//!                                                     start-up block   bar, log lines, balance, exit code
+//!                                                     start-up block   bar, log lines, metrics, balance, exit code
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,8 +16,11 @@ mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod decode;
+pub mod event_time;
 pub mod exit;
+mod http;
 mod logs;
+pub mod observe;
 mod run;
 mod startup;
 

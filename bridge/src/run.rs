@@ -1,5 +1,6 @@
 //! Runs an assembled pipeline: signals, progress, the end.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -7,17 +8,17 @@ use levada_core::{ErrorChain, ErrorClass, Positions};
 use levada_engine::{JobError, JobHandle, Progress, Report};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::interval;
 
-use crate::assemble::assemble;
+use crate::assemble::{Assembled, assemble};
 use crate::cli::{LogFormat, Until};
 use crate::config::Pipeline;
 use crate::exit::Exit;
+use crate::http::{HttpError, Server};
 use crate::logs::show_progress;
+use crate::observe::{Observed, line};
 use crate::startup::announce;
-
-/// How often an endless run logs where it stands.
-const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs a pipeline to its end.
 pub(crate) async fn run(
@@ -27,21 +28,48 @@ pub(crate) async fn run(
     bar: &ProgressBar,
 ) -> Exit {
     announce(pipeline, until, format);
-    let started = assemble(pipeline, until);
-    let mut job = match started {
-        Ok(job) => job,
-        Err(error) => {
-            tracing::error!(error = %ErrorChain(&error), "the pipeline cannot start");
-            return Exit::Config;
-        }
+    // Taken before anything is read: who cannot be watched as he was told to is not started.
+    let server = match bind(pipeline.http).await {
+        Ok(server) => server,
+        Err(error) => return cannot_start(&error),
     };
+    let Assembled { mut job, observed } = match assemble(pipeline, until) {
+        Ok(assembled) => assembled,
+        Err(error) => return cannot_start(&error),
+    };
+    let server = server.map(|server| tokio::spawn(server.serve(observed.clone())));
+    let lines = tokio::spawn(log_lines(observed, pipeline.log_every));
     let watcher = tokio::spawn(watch_progress(job.progress(), bar.clone()));
     let signals = tokio::spawn(stop_on_signals(&job));
     let outcome = job.wait().await;
-    watcher.abort();
-    signals.abort();
+    [Some(watcher), Some(signals), Some(lines), server].iter().flatten().for_each(JoinHandle::abort);
     bar.finish_and_clear();
     ended(outcome, until)
+}
+
+async fn bind(address: Option<SocketAddr>) -> Result<Option<Server>, HttpError> {
+    match address {
+        Some(address) => Server::bind(address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+fn cannot_start(error: &(dyn std::error::Error + 'static)) -> Exit {
+    tracing::error!(error = %ErrorChain(error), "the pipeline cannot start");
+    Exit::Config
+}
+
+/// Logs in every interval where the pipeline stands.
+async fn log_lines(observed: Observed, every: Duration) {
+    let mut ticks = interval(every);
+    ticks.tick().await; // the first tick is at once
+    let mut before = observed.observe();
+    loop {
+        ticks.tick().await;
+        let now = observed.observe();
+        line::log(&now, &before);
+        before = now;
+    }
 }
 
 fn stop_on_signals(job: &JobHandle) -> impl Future<Output = ()> + Send + 'static {
@@ -65,34 +93,11 @@ fn stop_on_signals(job: &JobHandle) -> impl Future<Output = ()> + Send + 'static
 
 async fn watch_progress(mut progress: watch::Receiver<Progress>, bar: ProgressBar) {
     let mut told = Positions::new();
-    let mut ticks = interval(LOG_EVERY);
-    ticks.tick().await; // the first tick is at once
-    let mut last = 0;
-    loop {
-        tokio::select! {
-            changed = progress.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                let progress = progress.borrow_and_update();
-                tell_claims(&progress.started_at, &mut told);
-                let (total, done) = progress.of_bounded();
-                show_progress(&bar, total, done);
-            }
-            _ = ticks.tick() => {
-                let progress = progress.borrow();
-                let read = progress.balance.tally.read;
-                tracing::info!(
-                    read,
-                    written = progress.balance.committed.written,
-                    commits = progress.commits,
-                    rows_per_commit = progress.balance.committed.written.checked_div(progress.commits).unwrap_or(0),
-                    records_per_s = (read - last) / LOG_EVERY.as_secs(),
-                    "progress"
-                );
-                last = read;
-            }
-        }
+    while progress.changed().await.is_ok() {
+        let progress = progress.borrow_and_update();
+        tell_claims(&progress.started_at, &mut told);
+        let (total, done) = progress.of_bounded();
+        show_progress(&bar, total, done);
     }
 }
 
@@ -117,7 +122,8 @@ fn ended(outcome: Result<Report, JobError>, until: Option<Until>) -> Exit {
         }
         Err(error) => {
             let exit = exit_of(&error);
-            tracing::error!(error = %ErrorChain(&error), exit = exit as u8, "{}", advice(exit));
+            let advice = advice_on_record(&error).unwrap_or_else(|| advice(exit));
+            tracing::error!(error = %ErrorChain(&error), exit = exit as u8, "{advice}");
             exit
         }
     }
@@ -133,6 +139,23 @@ fn exit_of(error: &JobError) -> Exit {
         JobError::Source { cause, .. } if cause.class == ErrorClass::Fatal => Exit::Refused,
         JobError::Sink { cause, .. } if cause.class == ErrorClass::Fatal => Exit::Refused,
         _ => Exit::Failed,
+    }
+}
+
+/// Says how to go on from a record at fault, where the pipeline file decides that.
+fn advice_on_record(error: &JobError) -> Option<&'static str> {
+    match error {
+        JobError::Refused { .. } => Some(
+            "stopped at a record that cannot be decoded; nothing of its interval was committed, and a restart meets it again: \
+             to go on, set \"poison: skip\" below source.kafka, which passes over every such record and counts it, or correct \
+             what the pipeline says of key and format",
+        ),
+        JobError::NoTimestamp { .. } => Some(
+            "stopped at a record without an event time; nothing of its interval was committed, and a restart meets it again: to \
+             go on, set \"without: record\" below event_time, which takes Kafka's timestamp in its place and counts it, or \
+             correct what event_time says of the field",
+        ),
+        _ => None,
     }
 }
 

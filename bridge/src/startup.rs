@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use crate::cli::{LogFormat, Until};
-use crate::config::{KeyFrom, Pipeline, StartFrom, TableMode, Tombstones};
+use crate::config::{
+    KeyFrom, Pipeline, Poison, StartFrom, TableMode, TimeFrom, Tombstones, WatermarkPart, WithoutTime,
+};
 
 /// Prints the block as text, or logs it as one line.
 pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFormat) {
@@ -21,6 +23,8 @@ pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFor
                 assignment = text("assignment"),
                 table = text("table"),
                 order = text("order"),
+                poison = text("poison"),
+                event_time = text("event time"),
                 commits = text("commits"),
                 uses = text("uses"),
                 "pipeline starts"
@@ -80,6 +84,8 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
         ),
         ("table", table(pipeline)),
         ("order", order(sink.key.as_ref())),
+        ("poison", poison(source.poison).to_owned()),
+        ("event time", pipeline.watermark.as_ref().map_or_else(no_time, |part| event_time(pipeline, part))),
         (
             "commits",
             format!("every {} rows, {} MiB or {:?}", commit.max_rows, commit.max_bytes >> 20, commit.max_age),
@@ -113,6 +119,41 @@ fn table(pipeline: &Pipeline) -> String {
         (TableMode::Insert, Some(columns)) => format!("{}, insert; key ({columns})", sink.table),
         (TableMode::Insert, None) => format!("{}, insert without a key: one row a record", sink.table),
     }
+}
+
+fn poison(policy: Poison) -> &'static str {
+    match policy {
+        Poison::Fail => "a record that cannot be decoded stops the pipeline",
+        Poison::Skip => {
+            "a record that cannot be decoded is skipped and counted; one that the table refuses stops the pipeline"
+        }
+    }
+}
+
+fn no_time() -> String {
+    "no watermarks".to_owned()
+}
+
+fn event_time(pipeline: &Pipeline, watermark: &WatermarkPart) -> String {
+    let from = match &pipeline.event_time.from {
+        TimeFrom::Record => "Kafka's timestamp of each record".to_owned(),
+        TimeFrom::Field(field) => format!("field {:?}", field.name),
+    };
+    let without = match pipeline.event_time.without {
+        WithoutTime::Fail => "a record without it stops the pipeline",
+        WithoutTime::TakeRecord => "a record without it takes Kafka's timestamp and is counted",
+    };
+    let idle = watermark.idle_after.map_or_else(
+        || "never idle, so an empty one holds the watermark back".to_owned(),
+        |timeout| format!("idle at its end after {timeout:?}, if its leader has nothing more"),
+    );
+    let drift = watermark.max_drift.map_or_else(String::new, |drift| {
+        format!(", and rests when {drift:?} ahead of the slowest in this process")
+    });
+    format!(
+        "{from}; {without}; watermarks {:?} behind it, every {:?}; a partition is {idle}{drift}",
+        watermark.bound, watermark.every
+    )
 }
 
 fn order(key: Option<&KeyFrom>) -> String {

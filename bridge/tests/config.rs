@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use levada::config::{
-    ConfigErrors, KeyFormat, KeyFrom, Pipeline, StartFrom, TableMode, Tombstones, Unit, load, parse,
+    ConfigErrors, DEFAULT_HTTP, DEFAULT_LOG_EVERY, EventTimePart, KeyFormat, KeyFrom, Pipeline, Poison,
+    StartFrom, TableMode, TimeField, TimeFrom, Tombstones, Unit, WatermarkPart, WithoutTime, load, parse,
 };
 
 fn read(text: &str) -> Result<Pipeline, ConfigErrors> {
@@ -23,6 +24,7 @@ source:
     topics: [x, y.z]
     format: json
     start: latest
+    poison: skip
     properties: {fetch.wait.max.ms: 100}
 sink:
   postgres:
@@ -38,6 +40,10 @@ sink:
 parallelism: 4
 memory: 1GiB
 commit: {rows: 7, bytes: 2KiB, age: 5min}
+event_time: {from: field, field: t.x, unit: ms, assume_utc: true, without: record}
+watermark: {bound: 30s, every: 1s, idle_after: 1min, max_drift: 1h}
+http: 0.0.0.0:81
+log: {every: 3s}
 ";
 
 /// [BRG-01] the file's part: source and one table. Transforms, lookups, dead letters and the schema for editors come
@@ -60,6 +66,19 @@ fn every_field_is_read() {
     assert_eq!((pipeline.parallelism, pipeline.memory), (4, 1 << 30));
     let commit = pipeline.commit;
     assert_eq!((commit.max_rows, commit.max_bytes, commit.max_age), (7, 2048, Duration::from_secs(300)));
+    assert_eq!(pipeline.source.poison, Poison::Skip);
+    let field = TimeField { name: "t.x".to_owned(), unit: Some(Unit::Millis), assume_utc: true };
+    let time = EventTimePart { from: TimeFrom::Field(field), without: WithoutTime::TakeRecord };
+    assert_eq!(pipeline.event_time, time);
+    let watermark = WatermarkPart {
+        bound: Duration::from_secs(30),
+        every: Duration::from_secs(1),
+        idle_after: Some(Duration::from_secs(60)),
+        max_drift: Some(Duration::from_secs(3600)),
+    };
+    assert_eq!(pipeline.watermark, Some(watermark));
+    assert_eq!(pipeline.http, Some(([0, 0, 0, 0], 81).into()));
+    assert_eq!(pipeline.log_every, Duration::from_secs(3));
 }
 
 /// The pipeline that the README shows is read, and has the defaults that it tells.
@@ -101,6 +120,10 @@ fn defaults_are_those_of_the_readme() {
         (commit.max_rows, commit.max_bytes, commit.max_age),
         (10_000, 16 << 20, Duration::from_millis(200))
     );
+    assert_eq!((pipeline.source.poison, pipeline.watermark), (Poison::Fail, None));
+    assert_eq!(pipeline.event_time, EventTimePart::default());
+    assert!(DEFAULT_HTTP.ip().is_loopback());
+    assert_eq!((pipeline.http, pipeline.log_every), (Some(DEFAULT_HTTP), DEFAULT_LOG_EVERY));
 }
 
 /// [BRG-01] all errors at once, in the order of the lines, each with file, line, field and what was expected.
@@ -160,6 +183,60 @@ fn contradictions_are_told() {
     let no_delimiter = "    key: {from: record_key, format: delimited, columns: [a, b]}\n";
     assert!(sink(no_delimiter).contains("needs \"delimiter\""));
     assert!(sink("    key: {from: coordinates, columns: [a, b]}\n").contains("exactly three columns"));
+}
+
+/// [BRG-01] the parts about time, poison, metrics and the log: each mistake with line and field.
+#[test]
+fn mistakes_about_time_and_watching_are_told() {
+    let head = "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json, poison: drop}}\n\
+                sink: {postgres: {url: host=h, table: t, mode: insert}}\n";
+    let told = mistakes(&format!(
+        "{head}event_time: {{from: field, unit: h, without: skip}}
+watermark: {{every: 0s, idle_after: 0s, bond: 3s}}
+http: localhost
+log: {{every: 0ms}}
+"
+    ));
+    let expected = [
+        "p.yaml:2: source.kafka.poison: \"drop\" is not one of fail, skip",
+        "p.yaml:4: event_time.field: missing; expected the field that holds the time",
+        "p.yaml:4: event_time.unit: \"h\" is not one of s, ms, us, ns",
+        "p.yaml:4: event_time.without: \"skip\" is not one of fail, record",
+        "p.yaml:5: watermark.bound: missing; expected how much older than the newest record of its partition a record may be",
+        "p.yaml:5: watermark.every: must be more than nothing",
+        "p.yaml:5: watermark.idle_after: must be more than nothing",
+        "p.yaml:5: watermark.bond: unknown field; did you mean \"bound\"?",
+        "p.yaml:6: http: \"localhost\" is neither \"off\" nor an address with a port such as 127.0.0.1:9464, 0.0.0.0:9464 or \
+         \"[::1]:9464\"",
+        "p.yaml:7: log.every: must be more than nothing",
+    ];
+    assert_eq!(told, expected);
+}
+
+/// What would have no effect, or keep a pipeline waiting for ever, is refused.
+#[test]
+fn contradictions_about_time_are_told() {
+    let with = |lines: &str| {
+        let head = "name: p\nsource: {kafka: {brokers: a:1, topics: x, format: json}}\n\
+                    sink: {postgres: {url: host=h, table: t, mode: insert}}\n";
+        mistakes(&format!("{head}{lines}")).concat()
+    };
+    assert!(with("event_time: {from: record}\n").contains("does nothing without \"watermark\""));
+    let watermark = "watermark: {bound: 1s}\n";
+    let told = with(&format!("{watermark}event_time: {{field: at, unit: ms, assume_utc: true}}\n"));
+    for field in ["field", "unit", "assume_utc"] {
+        assert!(told.contains(&format!("event_time.{field}: goes with \"from: field\" only")), "{told}");
+    }
+    let told = with(&format!("{watermark}event_time: {{without: record}}\n"));
+    assert!(told.contains("event_time.without: \"record\" needs \"from: field\""), "{told}");
+    let told = with("watermark: {bound: 1s, max_drift: 1h}\n");
+    assert!(told.contains("watermark.max_drift: needs \"idle_after\""), "{told}");
+}
+
+#[test]
+fn metrics_can_be_switched_off() {
+    let off = FULL.replace("http: 0.0.0.0:81", "http: off");
+    assert_eq!(read(&off).expect("a pipeline").http, None);
 }
 
 /// [BRG-01] [SRC-10] [PGS-30] what the source or the sink would refuse stands in the file, too: told like any other

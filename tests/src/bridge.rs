@@ -15,11 +15,13 @@ pub struct BridgeCommand {
 }
 
 impl BridgeCommand {
-    /// Runs a pipeline, given as the text of its file. `binary` is the path of `levada-under-test`.
+    /// Runs a pipeline, given as the text of its file. `binary` is the path of `levada-under-test`. Many run at once on the
+    /// machine, so metrics are off unless the pipeline says where they are.
     pub fn new(binary: &str, pipeline: &str) -> Self {
+        let metrics = if pipeline.contains("\nhttp:") { "" } else { "\nhttp: off\n" };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("pipeline.yaml");
-        fs::write(&file, pipeline).expect("the pipeline file");
+        fs::write(&file, format!("{pipeline}{metrics}")).expect("the pipeline file");
         let mut command = Command::new(binary);
         command.arg("run").arg(&file).env("LEVADA_LOG", "info");
         Self { command, folder }

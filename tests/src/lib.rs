@@ -6,4 +6,5 @@ pub mod checkpointed;
 pub mod loop_length;
 pub mod process;
 pub mod topic;
+pub mod transaction;
 pub mod weather;

@@ -99,6 +99,23 @@ impl Topic {
         record.key = key;
         record.payload = value;
         record.partition = partition;
+        self.send_record(record);
+    }
+
+    /// Writes records with these timestamps, each with its timestamp as its value, and waits until the broker has them.
+    ///
+    /// # Panics
+    /// Panics if it does not take one.
+    pub fn write_at(&self, partition: i32, timestamps: &[i64]) {
+        for timestamp in timestamps {
+            let value = timestamp.to_string();
+            let record = BaseRecord::to(&self.name).partition(partition).payload(value.as_str());
+            self.send_record(record.timestamp(*timestamp));
+        }
+        self.flush();
+    }
+
+    fn send_record(&self, mut record: BaseRecord<'_, str, str>) {
         while let Err((error, unsent)) = self.producer.send(record) {
             assert_eq!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull));
             self.wait(Duration::from_millis(50));

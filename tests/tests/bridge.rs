@@ -175,7 +175,7 @@ fn bad_password_is_one_clear_message_without_the_password() {
 }
 
 /// [SRC-24] [FMT-09] policy `fail`: coordinates and cause, no value; the same again after a restart; nothing of the
-/// interval is visible. Skipping and dead letters come later.
+/// interval is visible; how to go on is said. Dead letters come later.
 #[test]
 fn poison_record_stops_the_bridge_with_its_coordinates() {
     let setting = Setting::new(1);
@@ -189,6 +189,11 @@ fn poison_record_stops_the_bridge_with_its_coordinates() {
         let finished = bridge.until_now().run().expect_code(4);
         assert!(finished.log.contains(&place), "{}", finished.log);
         assert!(!finished.log.contains("secret-value"), "{}", finished.log);
+        assert!(
+            finished.log.contains("to go on, set \"poison: skip\" below source.kafka"),
+            "{}",
+            finished.log
+        );
         assert_eq!(setting.sql("SELECT count(*) FROM t"), "0");
     }
 }

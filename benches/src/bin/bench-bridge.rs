@@ -134,7 +134,7 @@ async fn reset(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 async fn bridge(arguments: &Arguments, topic: &str, parallelism: u32) -> Result<Run, Box<dyn Error>> {
     reset(arguments).await?;
-    let mut job = assemble(&pipeline(arguments, topic, parallelism)?, Some(Until::Now))?;
+    let mut job = assemble(&pipeline(arguments, topic, parallelism)?, Some(Until::Now))?.job;
     job.progress().wait_for(|progress| !progress.started_at.is_empty()).await?;
     let watch = Stopwatch::default();
     let report = job.wait().await?;
@@ -151,7 +151,7 @@ async fn stalled(arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
     let (client, connection) = tokio_postgres::connect(&arguments.postgres, NoTls).await?;
     let connection = tokio::spawn(connection);
     client.batch_execute("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").await?;
-    let mut job = assemble(&pipeline(arguments, "four", 4)?, Some(Until::Now))?;
+    let mut job = assemble(&pipeline(arguments, "four", 4)?, Some(Until::Now))?.job;
     let watch = Stopwatch::default();
     // Nothing ever comes of the pending future: the time is the point.
     timeout(LOCKED, pending::<()>()).await.unwrap_or_default();

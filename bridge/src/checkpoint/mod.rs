@@ -11,7 +11,7 @@ mod columns;
 mod json;
 mod list;
 mod show;
-mod units;
+pub(crate) mod units;
 mod verify;
 
 use std::io::{self, Write};

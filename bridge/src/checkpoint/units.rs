@@ -16,7 +16,7 @@ pub(super) fn mebibytes(bytes: u64) -> String {
 }
 
 /// Writes a time as RFC 3339 in UTC with milliseconds; one that has no such form as the number that it is.
-pub(super) fn rfc_3339(time: Timestamp) -> String {
+pub(crate) fn rfc_3339(time: Timestamp) -> String {
     let distance = Duration::from_millis(time.0.unsigned_abs());
     let moved = if time.0 < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(distance)

@@ -3,10 +3,14 @@
 mod fields;
 mod interpolate;
 mod pipeline;
+mod time;
+mod watching;
 mod yaml;
 
 pub use fields::{ConfigError, ConfigErrors};
 pub use pipeline::{
-    ColumnPart, KafkaPart, KeyFormat, KeyFrom, Pipeline, PostgresPart, StartFrom, TableMode, Tombstones,
-    Unit, load, parse,
+    ColumnPart, KafkaPart, KeyFormat, KeyFrom, Pipeline, Poison, PostgresPart, StartFrom, TableMode,
+    Tombstones, Unit, load, parse,
 };
+pub use time::{EventTimePart, TimeField, TimeFrom, WatermarkPart, WithoutTime};
+pub use watching::{DEFAULT_HTTP, DEFAULT_LOG_EVERY};

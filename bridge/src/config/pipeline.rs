@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use levada_postgres::quote::{Identifier, TableName};
 use levada_postgres::sink::{PostgresSinkConfig, WriteMode};
 
 use super::fields::{ConfigError, ConfigErrors, Errors, Field, Section};
+use super::time::{EventTimePart, WatermarkPart, event_time, watermark};
+use super::watching::{DEFAULT_HTTP, DEFAULT_LOG_EVERY, http, log_every};
 use super::yaml;
 
 /// One pipeline: topics of one Kafka cluster into one table of one Postgres database.
@@ -29,6 +32,14 @@ pub struct Pipeline {
     pub memory: u64,
     /// When an interval is committed.
     pub commit: CommitPolicy,
+    /// Where event time comes from.
+    pub event_time: EventTimePart,
+    /// What makes watermarks; without it there are none, and no partition is ever idle.
+    pub watermark: Option<WatermarkPart>,
+    /// Where metrics are served; `None` means nowhere.
+    pub http: Option<SocketAddr>,
+    /// How often the log says where the pipeline stands.
+    pub log_every: Duration,
 }
 
 /// The Kafka source.
@@ -40,6 +51,8 @@ pub struct KafkaPart {
     pub topics: Vec<String>,
     /// Where a pipeline begins that has no stored positions.
     pub start: StartFrom,
+    /// What becomes of a record that cannot be decoded.
+    pub poison: Poison,
     /// The client's own properties.
     pub properties: BTreeMap<String, String>,
 }
@@ -51,6 +64,15 @@ pub enum StartFrom {
     Earliest,
     /// Behind the newest record at the time of the first start.
     Latest,
+}
+
+/// What becomes of a record that cannot be decoded, or has no key where one is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poison {
+    /// The pipeline stops and names the record.
+    Fail,
+    /// It is passed over and counted.
+    Skip,
 }
 
 /// The Postgres sink.
@@ -130,6 +152,10 @@ pub enum Unit {
     /// Nanoseconds.
     Nanos,
 }
+
+/// The words for units.
+pub(super) const UNITS: [(&str, Unit); 4] =
+    [("s", Unit::Seconds), ("ms", Unit::Millis), ("us", Unit::Micros), ("ns", Unit::Nanos)];
 
 /// Where the key columns get their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,6 +246,15 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
     let memory = root.optional("memory").map_or(Some(256 << 20), |field| field.bytes());
     let commit =
         root.optional("commit").map_or_else(|| Some(CommitPolicy::default()), |field| commit(&field));
+    let time_field = root.optional("event_time");
+    let time = time_field.as_ref().map_or_else(|| Some(EventTimePart::default()), event_time);
+    let watermark_field = root.optional("watermark");
+    let watermark = watermark_field.as_ref().map(watermark);
+    if let (Some(field), None) = (&time_field, &watermark_field) {
+        field.error("does nothing without \"watermark\"");
+    }
+    let http = root.optional("http").map_or(Some(Some(DEFAULT_HTTP)), |field| http(&field));
+    let log_every = root.optional("log").map_or(Some(DEFAULT_LOG_EVERY), |field| log_every(&field));
     root.finish();
     Some(Pipeline {
         name: name?,
@@ -228,6 +263,13 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
         parallelism: parallelism?,
         memory: memory?,
         commit: commit?,
+        event_time: time?,
+        watermark: match watermark {
+            Some(watermark) => Some(watermark?),
+            None => None,
+        },
+        http: http?,
+        log_every: log_every?,
     })
 }
 
@@ -244,12 +286,20 @@ fn kafka(field: &Field<'_>) -> Option<KafkaPart> {
     let topics = section.required("topics", "one or more topics").and_then(|field| distinct_names(&field));
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
     let start = section.optional("start").map_or(Some(StartFrom::Earliest), |field| field.choice(&starts));
+    let policies = [("fail", Poison::Fail), ("skip", Poison::Skip)];
+    let poison = section.optional("poison").map_or(Some(Poison::Fail), |field| field.choice(&policies));
     let format = section.required("format", "json").and_then(|field| field.choice(&[("json", ())]));
     let properties =
         section.optional("properties").map_or_else(|| Some(BTreeMap::new()), |field| properties(&field));
     section.finish();
     format?;
-    Some(KafkaPart { brokers: brokers?, topics: topics?, start: start?, properties: properties? })
+    Some(KafkaPart {
+        brokers: brokers?,
+        topics: topics?,
+        start: start?,
+        poison: poison?,
+        properties: properties?,
+    })
 }
 
 fn properties(field: &Field<'_>) -> Option<BTreeMap<String, String>> {
@@ -425,10 +475,9 @@ fn key_format(section: &Section<'_>) -> Option<KeyFormat> {
 }
 
 fn columns(field: &Field<'_>) -> Option<BTreeMap<String, ColumnPart>> {
-    let words = [("s", Unit::Seconds), ("ms", Unit::Millis), ("us", Unit::Micros), ("ns", Unit::Nanos)];
     let read = |(name, field): (&str, Field<'_>)| {
         let section = field.section()?;
-        let unit = section.optional("unit").map(|field| field.choice(&words));
+        let unit = section.optional("unit").map(|field| field.choice(&UNITS));
         let assume_utc = section.optional("assume_utc").map_or(Some(false), |field| field.flag());
         let json_string = section.optional("text_is_json_string").map_or(Some(false), |field| field.flag());
         section.finish();

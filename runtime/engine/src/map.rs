@@ -81,12 +81,14 @@ impl<'a, T> Input<'a, T> {
 pub struct Outputs<'a, T> {
     origin: Origin,
     records: &'a mut Vec<Record<T>>,
+    /// Whether the input was at fault, and is passed over by choice.
+    is_skipped: bool,
 }
 
 impl<'a, T> Outputs<'a, T> {
     /// Collects outputs for a record of this origin: for running a step by itself.
     pub fn new(origin: Origin, records: &'a mut Vec<Record<T>>) -> Self {
-        Self { origin, records }
+        Self { origin, records, is_skipped: false }
     }
 
     /// Adds an output. It carries the input's origin and timestamp.
@@ -253,10 +255,12 @@ fn apply_step<I, O>(
     let mut records = spares.take(batch.len());
     for record in batch.records() {
         let before = records.len();
-        let mut outputs = Outputs { origin: record.origin, records: &mut records };
+        let mut outputs = Outputs::new(record.origin, &mut records);
         let outcome = step.apply(Input { batch: &batch, record }, &mut outputs);
+        let is_skipped = outputs.is_skipped;
         match outcome {
             Ok(()) => match records.len() - before {
+                0 if is_skipped => produced.tally.skipped += 1,
                 0 => produced.tally.filtered += 1,
                 outputs => produced.tally.expanded += outputs as u64 - 1,
             },

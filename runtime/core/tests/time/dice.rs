@@ -32,15 +32,19 @@ impl Dice {
     }
 }
 
-/// Runs `history` once for each seed. `LEVADA_HISTORY=n` runs that one alone.
+/// Runs `history` once for each seed, and says how often that was. `LEVADA_HISTORY=n` runs that one alone.
 pub(crate) fn histories(mut history: impl FnMut(&mut Dice)) {
     let chosen = std::env::var("LEVADA_HISTORY").ok().map(|seed| seed.parse::<u64>().expect("a number"));
     let seeds = chosen.map_or(0..HISTORIES, |seed| seed..seed + 1);
+    let mut played: u64 = 0;
     for seed in seeds {
         let outcome = catch_unwind(AssertUnwindSafe(|| history(&mut Dice(seed))));
         if let Err(panic) = outcome {
             eprintln!("the history of LEVADA_HISTORY={seed} fails");
             resume_unwind(panic);
         }
+        played += 1;
     }
+    assert!(played == if chosen.is_some() { 1 } else { HISTORIES });
+    println!("{played} histories");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use levada_core::batch::BatchParts;
 use levada_core::time::{
-    MissingTimestamp, MissingTimestamps, SourceTime, SplitEvent, TimeAction, TimeSignal, TimestampAssigner,
-    WatermarkStrategy,
+    MissingTimestamp, MissingTimestamps, SourceTime, SplitEvent, SplitStatus, TimeAction, TimeSignal,
+    TimestampAssigner, WatermarkStrategy,
 };
 use levada_core::{Batch, Clock, Record, Refused, SplitId, StreamElement, Timestamp, TimestampKind};
 
@@ -87,7 +87,7 @@ impl<T> Keeper<T> {
         for (behind, action) in followed {
             match action {
                 TimeAction::Emit(signal) => signals.push((behind, signal)),
-                TimeAction::Status(split, status) => self.report.status(&split, status, now),
+                TimeAction::Status(split, status) => self.note(&split, status, now),
                 // A record asks nothing, and lets nobody rest.
                 _ => {}
             }
@@ -176,9 +176,17 @@ impl<T> Keeper<T> {
                 TimeAction::Ask(split, question) => wanted.ask.push((split, question)),
                 TimeAction::Pause(split) => wanted.pause.push(split),
                 TimeAction::Resume(split) => wanted.resume.push(split),
-                TimeAction::Status(split, status) => self.report.status(&split, status, now),
+                TimeAction::Status(split, status) => self.note(&split, status, now),
                 _ => {}
             }
+        }
+    }
+
+    fn note(&self, split: &SplitId, status: SplitStatus, now: Timestamp) {
+        self.report.status(split, status, now);
+        if status.is_idle() {
+            // It took its last watermark along, and ticks do not look at it any more.
+            self.report.publish_split(&self.time, split);
         }
     }
 

@@ -15,6 +15,8 @@
 
 mod drift_groups;
 mod event;
+#[cfg(test)]
+mod histories;
 mod keeper;
 mod snapshot;
 mod source_report;

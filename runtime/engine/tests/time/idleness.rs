@@ -53,6 +53,21 @@ async fn last_split_to_become_idle_brings_the_highest_watermark() {
     }
 }
 
+/// [TIM-07] [TIM-21] ticks look at an idle split no more: what is shown of it is what it knew when it became idle.
+#[tokio::test(start_paused = true)]
+async fn split_that_says_it_is_idle_shows_the_watermark_of_its_last_records() {
+    let scene = Scene::default();
+    let scripts = scripts(1);
+    let job = scene.run(&scripts, strategy()).await;
+    scripts[0].assign(&[0, 1]);
+    until(&job.time(), |time| time.source(0).splits.len() == 2).await;
+    scripts[0].read(&[(0, 100)]);
+    scripts[0].news(0, MarkIdle);
+    let time = until(&job.time(), |time| time.split(0).status == SplitStatus::Idle).await;
+    assert_eq!(time.split(0).watermark.0, 89);
+    drop(job);
+}
+
 /// [TIM-07] [TIM-11] a source's word makes a split idle at once; its next record makes it active, is late, and goes on.
 #[tokio::test(start_paused = true)]
 async fn returning_split_with_older_records_takes_nothing_back() {
