@@ -1,7 +1,7 @@
 //! TLS with brokers, by the properties that librdkafka has.
 
 use levada_kafka::protocol::{ConfigError, ProtocolClient, ProtocolConfig, ProtocolError};
-use levada_testcontainers::{Kafka, Mechanism, Security};
+use levada_testcontainers::{Cut, Kafka, Mechanism, Security};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::support::{PATIENCE, chain};
@@ -54,6 +54,15 @@ async fn brokers_are_reached_over_tls_and_only_with_the_right_certificates() {
     let right = kafka.client_properties(Security::Tls).expect("TLS");
     let cluster = client(&right).check_brokers(PATIENCE).await.expect("mutual TLS");
     assert_eq!(cluster.brokers.len(), 1);
+
+    // What a broker sends behind the handshake does not make an idle connection look like one that has ended.
+    let (_, broker) = right.iter().find(|(name, _)| name == "bootstrap.servers").expect("an address");
+    let cut = Cut::to(broker).expect("a proxy");
+    let counted = client(&with(&right, "bootstrap.servers", cut.address()));
+    for _ in 0..5 {
+        counted.cluster(&[], PATIENCE).await.expect("the cluster");
+    }
+    assert_eq!(cut.accepted(), 1);
 
     let files = kafka.client_files().expect("files");
     // The same as texts.
