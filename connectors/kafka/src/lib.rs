@@ -10,6 +10,7 @@ pub mod source;
 
 #[cfg(feature = "source")]
 pub use source::{
-    BatchBounds, ConfigError, Isolation, KafkaRecord, KafkaSource, KafkaSourceConfig, KafkaStream, Otherwise,
-    SeekTo, SourceControl, SourceStatus, SplitStanding, StartAt, StopAt, StreamItem, WhenLost, owned_splits,
+    BatchBounds, BatchWaits, ConfigError, Isolation, KafkaRecord, KafkaSource, KafkaSourceConfig,
+    KafkaStream, Otherwise, SeekTo, SourceControl, SourceStatus, SplitStanding, StartAt, StopAt, StreamItem,
+    WhenLost, owned_splits,
 };

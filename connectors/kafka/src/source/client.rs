@@ -50,7 +50,7 @@ pub(super) fn client_config(
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "error")
         .set("allow.auto.create.topics", "false")
-        // The client tells only at this level that a topic was made anew: see `serve`.
+        // The client tells only at this level that a topic was made anew: see `topic_ids`.
         .set("debug", debug)
         .set_log_level(RDKafkaLogLevel::Debug);
     client

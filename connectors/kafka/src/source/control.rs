@@ -22,6 +22,7 @@ use super::error::ReadError;
 use super::handover::{Command, Exchange, Seek};
 use super::leaders::{Told, leaders_config};
 use super::start::resolve_now;
+use super::status::SourceStatus;
 
 /// Where a split goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub enum SeekTo {
 pub struct SourceControl {
     exchange: Arc<Exchange>,
     config: KafkaSourceConfig,
+    status: Arc<SourceStatus>,
     committer: Arc<Mutex<Option<Committer>>>,
 }
 
@@ -51,8 +53,8 @@ pub struct SourceControl {
 type Committer = BaseConsumer<Told>;
 
 impl SourceControl {
-    pub(super) fn new(exchange: Arc<Exchange>, config: KafkaSourceConfig) -> Self {
-        Self { exchange, config, committer: Arc::default() }
+    pub(super) fn new(exchange: Arc<Exchange>, config: KafkaSourceConfig, status: Arc<SourceStatus>) -> Self {
+        Self { exchange, config, status, committer: Arc::default() }
     }
 
     /// Lets a split go on from somewhere else, and returns from where. [SRC-18]
@@ -106,7 +108,9 @@ impl SourceControl {
         let (config, committer) = (self.config.clone(), Arc::clone(&self.committer));
         let committing = tokio::task::spawn_blocking(move || commit(&config, &committer, &positions));
         let failed = |cause| SourceError::new(ErrorClass::Reconnect, "commit offsets").caused_by(cause);
-        Ok(committing.await.map_err(failed)??)
+        let outcome = committing.await.map_err(failed)?;
+        self.status.count_commit(outcome.is_ok());
+        Ok(outcome?)
     }
 
     /// Asks the cluster with a client of its own, which takes longer than the question; seeks are rare.

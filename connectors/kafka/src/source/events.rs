@@ -296,8 +296,8 @@ pub(super) enum Event<'e> {
     Error(Failure),
     /// A line of the client's log.
     Log { level: i32, facility: &'e str, text: &'e str },
-    /// The client's statistics; nobody asks for them yet.
-    Statistics,
+    /// The client's statistics, a JSON document.
+    Statistics(&'e str),
     /// The group moves partitions: cannot happen to a client that only assigns.
     Rebalance,
     /// An answer to an offset commit.
@@ -333,7 +333,7 @@ impl OwnedEvent<'_> {
             rd::RD_KAFKA_EVENT_FETCH => self.fetched(),
             rd::RD_KAFKA_EVENT_ERROR => self.error(),
             rd::RD_KAFKA_EVENT_LOG => self.log(),
-            rd::RD_KAFKA_EVENT_STATS => Event::Statistics,
+            rd::RD_KAFKA_EVENT_STATS => self.statistics(),
             rd::RD_KAFKA_EVENT_REBALANCE => Event::Rebalance,
             rd::RD_KAFKA_EVENT_OFFSET_COMMIT => Event::OffsetCommit,
             rd::RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH => Event::TokenRefresh,
@@ -372,6 +372,11 @@ impl OwnedEvent<'_> {
             Some(place) if code == RDKafkaErrorCode::PartitionEOF => Event::EndOfPartition(place),
             place => Event::Error(Failure { error: ClientError { code, text: error_text }, is_fatal, place }),
         }
+    }
+
+    fn statistics(&mut self) -> Event<'_> {
+        // SAFETY: the event is alive and tells statistics; the string belongs to it, and the view borrows `self`.
+        Event::Statistics(unsafe { borrowed(rd::rd_kafka_event_stats(self.event.as_ptr())) })
     }
 
     fn log(&mut self) -> Event<'_> {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levada_core::time::SplitEvent;
 use levada_core::{BatchBuilder, Position, SourceError, SplitId};
@@ -31,6 +31,8 @@ pub(super) enum Handover {
         readings: Vec<ReadingId>,
         /// Whether the builder holds its permit in the budget.
         is_paid: bool,
+        /// When it was ready to be handed over.
+        ready: Instant,
     },
     /// How splits stand. Needs no room: news are few, and come only as fast as batches or questions do.
     News(Vec<News>),
@@ -57,8 +59,6 @@ pub(super) struct ReadingId(pub(super) u64);
 pub(super) enum Command {
     Add(Vec<(ReadingId, SplitId, Position)>),
     Remove(Vec<SplitId>),
-    /// Reading goes on elsewhere.
-    Seek(ReadingId, SplitId, Position),
     Pause(Vec<SplitId>),
     Resume(Vec<SplitId>),
     /// The user lets splits rest, or no longer.

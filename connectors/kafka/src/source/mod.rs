@@ -7,7 +7,7 @@
 //!        └── budget: half is fetched ahead, half is in batches
 //! ```
 //!
-//! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened.
+//! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened, `topic_ids` whether that still holds.
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
 //! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop.
 //! * `events`: librdkafka's event API, the only unsafe code.
@@ -42,6 +42,7 @@ mod start;
 mod status;
 mod stream;
 mod thread;
+mod topic_ids;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -55,10 +56,10 @@ pub use config::{BatchBounds, Headers, Isolation, KafkaSourceConfig, Otherwise, 
 pub use control::{SeekTo, SourceControl};
 pub use error::ConfigError;
 pub use standing::SplitStanding;
-pub use status::SourceStatus;
+pub use status::{BatchWaits, SourceStatus};
 pub use stream::{KafkaRecord, KafkaStream, StreamItem};
 
-use handover::{Command, Exchange, Taken};
+use handover::{Command, Exchange, Handover, Taken};
 use leaders::Asker;
 use running::Running;
 use thread::ReaderThread;
@@ -99,12 +100,12 @@ impl KafkaSource {
 
     /// Returns a handle that seeks, pauses and resumes, to be used from anywhere.
     pub fn control(&self) -> SourceControl {
-        SourceControl::new(Arc::clone(&self.exchange.0), self.config.clone())
+        SourceControl::new(Arc::clone(&self.exchange.0), self.config.clone(), Arc::clone(&self.status))
     }
 
     /// Polls once. Gives up nothing when it is pending: the next call goes on.
     fn poll_next(&mut self, cx: &Context<'_>, out: &mut BatchBuilder) -> Poll<Result<Polled, SourceError>> {
-        let running = self.running()?;
+        let running = self.running.as_mut().ok_or_else(not_open)?;
         loop {
             if let Some(told) = running.tell() {
                 return Poll::Ready(Ok(told));
@@ -113,8 +114,13 @@ impl KafkaSource {
                 return Poll::Ready(Err(ended()));
             };
             let polled = match taken {
-                Taken::Handover(handover) => running.accept(handover, out)?,
-                Taken::Seek(seek) => running.seek(seek),
+                Taken::Handover(handover) => {
+                    if let Handover::Batch { ready, .. } = &handover {
+                        self.status.count_batch(ready.elapsed());
+                    }
+                    running.accept(handover, out)?
+                }
+                Taken::Seek(seek) => running.seek(seek, out),
             };
             if let Some(polled) = polled {
                 return Poll::Ready(Ok(polled));
@@ -123,9 +129,7 @@ impl KafkaSource {
     }
 
     fn running(&mut self) -> Result<&mut Running, SourceError> {
-        self.running
-            .as_mut()
-            .ok_or_else(|| SourceError::new(ErrorClass::Fatal, "the Kafka source is not open"))
+        self.running.as_mut().ok_or_else(not_open)
     }
 }
 
@@ -224,6 +228,10 @@ impl Source for KafkaSource {
         let join = move || threads.into_iter().flatten().for_each(|thread| drop(thread.join()));
         drop(tokio::task::spawn_blocking(join).await);
     }
+}
+
+fn not_open() -> SourceError {
+    SourceError::new(ErrorClass::Fatal, "the Kafka source is not open")
 }
 
 /// The thread has ended, and has told why before, or panicked.

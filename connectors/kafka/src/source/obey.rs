@@ -19,7 +19,6 @@ impl Reader {
         for command in self.exchange.take_commands() {
             match command {
                 Command::Add(splits) => self.add(splits)?,
-                Command::Seek(id, split, position) => self.seek(id, split, position)?,
                 Command::UserPause(splits, is_paused) => self.pause_by_user(&splits, is_paused)?,
                 Command::Remove(splits) => drop(self.take_out(&splits)?),
                 Command::Pause(splits) => self.rest(&splits, true)?,
@@ -74,17 +73,6 @@ impl Reader {
                 self.building.tell(reading, pause_event(Pause::User, reading.is_paused));
             }
         }
-    }
-
-    /// Goes on elsewhere. The position moves at once, so that it is stored also when the split is taken away before the
-    /// first record.
-    fn seek(&mut self, id: ReadingId, split: SplitId, position: Position) -> Result<(), ReadError> {
-        self.add(vec![(id, split.clone(), position.clone())])?;
-        if let Some(reading) = self.splits.get_mut(&split) {
-            let number = self.building.number(reading);
-            self.building.builder.advance(number, position);
-        }
-        Ok(())
     }
 
     /// Stops reading splits; returns those of them that rest.

@@ -32,6 +32,7 @@ use super::handover::{Exchange, Handover};
 use super::splits::{Building, Splits};
 use super::standing::Observer;
 use super::status::SourceStatus;
+use super::topic_ids::TopicIds;
 
 /// How long the thread waits for an event when there is none; commands interrupt it.
 const IDLE: Duration = Duration::from_secs(1);
@@ -76,6 +77,7 @@ pub(super) struct Reader {
     pub(super) budget: Budget,
     pub(super) bounds: BatchBounds,
     pub(super) stops: Option<Positions>,
+    topic_ids: TopicIds,
     pub(super) splits: Splits,
     pub(super) building: Building,
     /// When the first record of the batch that is being filled was appended.
@@ -102,6 +104,7 @@ impl Reader {
         status: Arc<SourceStatus>,
         budget: Budget,
         stops: Option<Positions>,
+        topic_ids: TopicIds,
     ) -> Self {
         Self {
             client,
@@ -113,6 +116,7 @@ impl Reader {
             budget,
             bounds: config.bounds,
             stops,
+            topic_ids,
             splits: Splits::default(),
             building: Building::default(),
             since: None,
@@ -159,7 +163,9 @@ impl Reader {
     fn fill(&mut self) -> Result<(), ReadError> {
         let mut until_look = LOOK_EVERY;
         loop {
-            if !self.serve_what_is_there()? {
+            let is_served = self.serve_what_is_there()?;
+            // Events that bring nothing (statistics, lines of the log) may come for ever, and must not keep the rest waiting.
+            if !is_served || self.building.is_empty() {
                 self.probe_brokers();
                 self.fetch_again()?;
                 break;
@@ -192,6 +198,7 @@ impl Reader {
                 headers: self.headers,
                 when_lost: self.when_lost,
                 is_held_back: matches!(self.flow, Flow::HeldBack),
+                topic_ids: &self.topic_ids,
                 splits: &mut self.splits,
                 building: &mut self.building,
                 status: &self.status,
@@ -237,7 +244,12 @@ impl Reader {
         }
         let Building { builder, readings, news, ended, .. } = self.building.take();
         if !readings.is_empty() {
-            self.outbox.push_back(Handover::Batch { builder, readings, is_paid: false });
+            self.outbox.push_back(Handover::Batch {
+                builder,
+                readings,
+                is_paid: false,
+                ready: Instant::now(),
+            });
         }
         if !news.is_empty() {
             self.outbox.push_back(Handover::News(news));
@@ -367,7 +379,7 @@ impl Reader {
 /// Takes a batch's bytes from the budget, waiting up to `patience`: within the batches' share, or when nothing else is
 /// in flight. Tells whether the handover is paid for.
 fn take_permit(handover: &mut Handover, budget: &Budget, share: usize, patience: Duration) -> bool {
-    let Handover::Batch { builder, readings: _, is_paid } = handover else { return true };
+    let Handover::Batch { builder, is_paid, .. } = handover else { return true };
     // What a record weighs beside its payload counts as well: tiny records weigh little else.
     let bytes = builder.bytes() + builder.len() * size_of::<Record<()>>();
     if *is_paid || bytes == 0 {

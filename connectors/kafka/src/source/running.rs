@@ -56,13 +56,16 @@ impl Running {
         None
     }
 
-    /// Begins a new reading where a seek says. What was read for the old one is stale from here on.
-    pub(super) fn seek(&mut self, seek: Seek) -> Option<Polled> {
+    /// Begins a new reading where a seek says. What was read for the old one is stale from here on. The position moves in the
+    /// poll that takes the seek: whoever stops behind it, before the first record, has stored it.
+    pub(super) fn seek(&mut self, seek: Seek, out: &mut BatchBuilder) -> Option<Polled> {
         let Seek { split, position, done } = seek;
         let is_read = self.readings.of(&split).is_some() && self.unended.contains(&split);
         if is_read {
             let reading = self.readings.begin(&split);
-            self.exchange.command(Command::Seek(reading, split.clone(), position.clone()));
+            self.exchange.command(Command::Add(vec![(reading, split.clone(), position.clone())]));
+            let number = out.split(&split);
+            out.advance(number, position.clone());
         }
         let _ = done.send(is_read); // whoever asked may have lost interest
         let event = SplitEvent::Seek { position: position.next };

@@ -12,6 +12,7 @@ use super::error::{ClientError, ReadError};
 use super::events::{Client, Event, Failure, Fetched, Place};
 use super::splits::{Building, Reading, Splits};
 use super::status::SourceStatus;
+use super::topic_ids::TopicIds;
 
 /// How long the thread may stand still to explain an error that ends the source anyway.
 const EXPLAIN: Duration = Duration::from_secs(5);
@@ -27,6 +28,7 @@ pub(super) struct Serving<'a> {
     pub(super) when_lost: WhenLost,
     /// Whether all splits are paused.
     pub(super) is_held_back: bool,
+    pub(super) topic_ids: &'a TopicIds,
     pub(super) splits: &'a mut Splits,
     pub(super) building: &'a mut Building,
     pub(super) status: &'a SourceStatus,
@@ -51,14 +53,10 @@ pub(super) fn serve(event: Event<'_>, on: &mut Serving<'_>) -> Result<(), ReadEr
         Event::Error(failure) => return fail(failure, on),
         Event::Log { level, facility, text } => {
             log(level, facility, text);
-            return match topic_made_anew(text) {
-                Some((topic, was, is)) if on.splits.iter().any(|reading| *reading.split.stream == *topic) => {
-                    Err(ReadError::TopicAnew { topic: topic.into(), was: was.into(), is: is.into() })
-                }
-                _ => Ok(()),
-            };
+            return on.topic_ids.check(text);
         }
-        Event::Statistics | Event::OffsetCommit => {}
+        Event::Statistics(document) => on.status.set_statistics(document),
+        Event::OffsetCommit => {}
         Event::Rebalance => {
             let text = "a client that only assigns was asked to rebalance".to_owned();
             return Err(ReadError::Client(ClientError { code: RDKafkaErrorCode::State, text }));
@@ -284,19 +282,6 @@ fn confirm_gone(topic: &str, client: &Client) -> Result<(), ReadError> {
     }
     tracing::warn!(topic, "a broker does not know the topic, the cluster does");
     Ok(())
-}
-
-/// Reads the line by which the client tells that a topic has another id: name, old and new id.
-///
-/// A topic that was deleted and made anew is read on at the old offset, where other records stand. There is no event for
-/// it, but this line comes in the queue of the events, before anything of the new topic.
-fn topic_made_anew(line: &str) -> Option<(&str, &str, &str)> {
-    // What an id is as long as none is known.
-    const ZERO: &str = "AAAAAAAAAAAAAAAAAAAAAA";
-    let (before, ids) = line.split_once(" changed id from ")?;
-    let (_, topic) = before.rsplit_once("Topic ")?;
-    let (was, is) = ids.trim_end().split_once(" to ")?;
-    (was != ZERO && is != ZERO).then_some((topic, was, is))
 }
 
 /// Passes a line of the client's log on. Levels are those of syslog.

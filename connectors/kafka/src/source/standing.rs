@@ -96,7 +96,7 @@ impl Observer {
         reading.behind_since = since;
         let behind_transaction = since.map(|since| since.elapsed()).filter(|behind| *behind >= EVERY / 2);
         let is_hanging = behind_transaction.is_some_and(|behind| behind >= self.hanging_after);
-        report(reading, high_watermark, behind_transaction.is_some(), is_hanging);
+        report(reading, high_watermark, behind_transaction, is_hanging);
         SplitStanding {
             split: reading.split.clone(),
             position: reading.next,
@@ -114,16 +114,63 @@ impl Observer {
 
 /// Says once of each place where a read waits for a transaction that it does: a bounded read at once, since somebody waits
 /// for its end, another one when the transaction hangs.
-fn report(reading: &mut Reading, high_watermark: Option<u64>, is_behind: bool, is_hanging: bool) {
-    let waits = is_behind && reading.stop.is_some() || is_hanging;
-    if !waits || reading.reported == Some((reading.next, is_hanging)) {
+fn report(reading: &mut Reading, high_watermark: Option<u64>, behind: Option<Duration>, is_hanging: bool) {
+    let Some(behind) = behind else { return };
+    if !is_to_be_said(reading, is_hanging) {
         return;
     }
-    reading.reported = Some((reading.next, is_hanging));
     let Reading { split, next, stop, .. } = reading;
+    let (last_stable_offset, since) = (*next, behind.as_secs());
     if is_hanging {
-        tracing::warn!(%split, position = next, stop, high_watermark, "a transaction hangs: nothing behind it can be read");
+        tracing::warn!(
+            %split, last_stable_offset, high_watermark, stop, "an open transaction hangs, since {since} s: nothing behind it can be read"
+        );
     } else {
-        tracing::info!(%split, position = next, stop, high_watermark, "waiting for the end of an open transaction");
+        tracing::info!(
+            %split, last_stable_offset, high_watermark, stop, "waiting for the end of an open transaction, since {since} s"
+        );
+    }
+}
+
+/// Tells whether a wait for a transaction is news, and notes that it was told.
+fn is_to_be_said(reading: &mut Reading, is_hanging: bool) -> bool {
+    let told = Some((reading.next, is_hanging));
+    let is_news = (reading.stop.is_some() || is_hanging) && reading.reported != told;
+    if is_news {
+        reading.reported = told;
+    }
+    is_news
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::handover::ReadingId;
+
+    fn told(stop: Option<u64>, looks: &[(u64, bool)]) -> Vec<bool> {
+        let mut splits = Splits::default();
+        splits.insert(ReadingId(1), SplitId::new("t", 0), 0, stop);
+        let reading = splits.get_mut(&SplitId::new("t", 0)).expect("inserted");
+        let look = |&(next, is_hanging)| {
+            reading.next = next;
+            is_to_be_said(reading, is_hanging)
+        };
+        looks.iter().map(look).collect()
+    }
+
+    /// [SRC-29] one line for each transaction that hangs, however often somebody looks.
+    #[test]
+    fn a_hanging_transaction_is_said_once() {
+        let looks = [(5, false), (5, true), (5, true), (9, false), (9, true)];
+        assert_eq!(told(None, &looks), [false, true, false, false, true]);
+    }
+
+    /// [SRC-16] a bounded read says at once that it waits, and again when that has become long.
+    #[test]
+    fn a_bounded_read_says_at_once_that_it_waits() {
+        assert_eq!(
+            told(Some(20), &[(5, false), (5, false), (5, true), (5, true)]),
+            [true, false, true, false]
+        );
     }
 }

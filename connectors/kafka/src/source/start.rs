@@ -24,6 +24,7 @@ use super::leaders::{Leaders, leaders_config};
 use super::offsets;
 use super::resolve::{self, Known};
 use super::status::SourceStatus;
+use super::topic_ids::{TopicIds, as_kafka_prints};
 
 /// The longest that one question waits before the client's errors are looked at.
 const SLICE: Duration = Duration::from_secs(1);
@@ -35,6 +36,8 @@ pub(super) struct Opened {
     pub(super) assignment: Assignment,
     /// Where this subtask's splits end, if the read is bounded.
     pub(super) stops: Option<Positions>,
+    /// What the topics are called for good.
+    pub(super) topic_ids: TopicIds,
 }
 
 /// Asks the cluster, with a deadline.
@@ -47,6 +50,8 @@ pub(super) struct Opener<'a> {
     pub(super) status: &'a SourceStatus,
     pub(super) started: Instant,
     pub(super) last_error: Option<ClientError>,
+    /// Lines of the client's log that came meanwhile.
+    pub(super) log: Vec<String>,
 }
 
 impl Opener<'_> {
@@ -62,7 +67,9 @@ impl Opener<'_> {
         })?;
         let splits: Vec<SplitId> = topics.iter().flat_map(splits_of).collect();
         let known = self.look_up(&splits)?;
-        self.resolve(&topics, &cluster, &known, subtask, parallelism)
+        let opened = self.resolve(&topics, &cluster, &known, subtask, parallelism)?;
+        self.log.iter().try_for_each(|line| opened.topic_ids.check(line))?;
+        Ok(opened)
     }
 
     fn describe(&mut self) -> Result<Vec<TopicDescription>, ReadError> {
@@ -168,8 +175,12 @@ impl Opener<'_> {
         let mut opened = Opened {
             assignment: Assignment::default(),
             stops: (self.config.stop != StopAt::Never).then(Positions::new),
+            topic_ids: TopicIds::default(),
         };
         for topic in topics {
+            if let Some(id) = &topic.id {
+                opened.topic_ids.set(&topic.name, id);
+            }
             let owned = owned_splits(&topic.name, topic.partitions, subtask, parallelism);
             if owned.is_empty() {
                 continue;
@@ -248,7 +259,15 @@ impl Opener<'_> {
     fn drain_errors(&mut self, patience: Duration) -> Result<(), ReadError> {
         let until = Instant::now() + patience;
         while let Some(mut event) = self.client.poll(until.saturating_duration_since(Instant::now())) {
-            let Event::Error(failure) = event.view() else { continue };
+            let failure = match event.view() {
+                Event::Error(failure) => failure,
+                Event::Log { level, facility, text } => {
+                    super::serve::log(level, facility, text);
+                    self.log.push(text.to_owned());
+                    continue;
+                }
+                _ => continue,
+            };
             self.status.count_error(&failure.error);
             if failure.error.code == RDKafkaErrorCode::Authentication {
                 let bootstrap = self.config.bootstrap.clone();
@@ -277,6 +296,7 @@ pub(super) fn resolve_now(config: &KafkaSourceConfig, split: &SplitId) -> Result
         status: &SourceStatus::default(),
         started: Instant::now(),
         last_error: None,
+        log: Vec::new(),
     };
     opener.look_up(std::slice::from_ref(split))?.start(split, &config.start)
 }
@@ -284,21 +304,4 @@ pub(super) fn resolve_now(config: &KafkaSourceConfig, split: &SplitId) -> Result
 fn splits_of(topic: &TopicDescription) -> impl Iterator<Item = SplitId> {
     let stream: Arc<str> = topic.name.as_str().into();
     (0..topic.partitions).map(move |index| SplitId { stream: Arc::clone(&stream), index })
-}
-
-/// Writes an id as Kafka's own tools do, so that whoever is told it can look for it: in base64 for URLs, and not as the
-/// client writes it.
-fn as_kafka_prints(id: &str) -> String {
-    id.replace('+', "-").replace('/', "_")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_kafka_prints;
-
-    /// [SRC-07] the two ids in the refusal of a topic that was made anew are those that `kafka-topics --describe` shows.
-    #[test]
-    fn topic_id_reads_as_in_kafkas_own_tools() {
-        assert_eq!(as_kafka_prints("tXxPC7QjQ+SXiHh/3GXnrw"), "tXxPC7QjQ-SXiHh_3GXnrw");
-    }
 }

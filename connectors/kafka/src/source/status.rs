@@ -2,9 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::error::ClientError;
 use super::standing::SplitStanding;
+
+/// How long batches stood ready until a poll took them: the time that the receiver, the byte budget and the room for batches
+/// took together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct BatchWaits {
+    /// Batches that were taken.
+    pub batches: u64,
+    /// The sum over all of them.
+    pub total: Duration,
+    /// The longest one.
+    pub longest: Duration,
+}
 
 /// Counters and states of one source, shared with whoever shows them. All counts are since the source was opened.
 #[derive(Debug, Default)]
@@ -17,6 +31,10 @@ pub struct SourceStatus {
     ignored_events: AtomicU64,
     gaps: AtomicU64,
     lost: AtomicU64,
+    commits: AtomicU64,
+    failed_commits: AtomicU64,
+    waits: Mutex<BatchWaits>,
+    statistics: Mutex<Option<String>>,
     last_error: Mutex<Option<String>>,
     splits: Mutex<Vec<SplitStanding>>,
 }
@@ -63,6 +81,27 @@ impl SourceStatus {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Returns how often positions were committed for the group.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often committing them failed.
+    pub fn failed_commits(&self) -> u64 {
+        self.failed_commits.load(Ordering::Relaxed)
+    }
+
+    /// Returns how long batches have waited for a poll.
+    pub fn batch_waits(&self) -> BatchWaits {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the client's own statistics, a JSON document of librdkafka's, as of the last time that it told them: every
+    /// `statistics.interval.ms`, a property of the client that is off unless set.
+    pub fn statistics(&self) -> Option<String> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns where each split stands that is read now, as of about a second ago. Costs the reading nothing.
     pub fn splits(&self) -> Vec<SplitStanding> {
         self.splits.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -86,6 +125,22 @@ impl SourceStatus {
     pub(super) fn count_error(&self, error: &ClientError) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }
+
+    pub(super) fn count_commit(&self, is_ok: bool) {
+        let count = if is_ok { &self.commits } else { &self.failed_commits };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_batch(&self, wait: Duration) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.batches += 1;
+        waits.total += wait;
+        waits.longest = waits.longest.max(wait);
+    }
+
+    pub(super) fn set_statistics(&self, statistics: &str) {
+        *self.statistics.lock().unwrap_or_else(PoisonError::into_inner) = Some(statistics.to_owned());
     }
 
     pub(super) fn count_stale(&self, records: u64) {

@@ -24,7 +24,7 @@ use levada_core::{
 };
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{KafkaSource, KafkaSourceConfig, SeekTo, SourceControl};
+use super::{KafkaSource, KafkaSourceConfig, SeekTo, SourceControl, SourceStatus};
 
 /// The budget of a stream that nobody gave another.
 const BUDGET: usize = 256 << 20;
@@ -169,6 +169,11 @@ impl KafkaStream {
         self.time.split(split)
     }
 
+    /// Returns the source's counters and states, to be looked at from anywhere.
+    pub fn status(&self) -> Arc<SourceStatus> {
+        self.source.status()
+    }
+
     /// Commits [`positions`](Self::positions) for the group: for others to see, and for
     /// [`StartAt::Committed`](super::StartAt::Committed).
     ///
@@ -225,7 +230,11 @@ impl KafkaStream {
                 let batch = Arc::new(batch);
                 self.arrived.push_back(Arrived::Batch { batch, next: 0, moved, stale: Vec::new() });
             }
-            Polled::News(news) => news.into_iter().for_each(|(split, event)| self.arrive(split, event)),
+            Polled::News(news) => {
+                // A seek moves a position without a record. It is told as well, and taken from there.
+                self.builder.finish();
+                news.into_iter().for_each(|(split, event)| self.arrive(split, event));
+            }
             Polled::EndOfSplit(split, _) => self.arrived.push_back(Arrived::EndOfSplit(split)),
             Polled::End => self.arrived.push_back(Arrived::End),
             _ => {} // no split at all, or nothing that a source that deals out its own splits does

@@ -15,6 +15,7 @@ use super::leaders::leaders_config;
 use super::reader::Reader;
 use super::start::{Opened, Opener};
 use super::status::SourceStatus;
+use super::topic_ids::TopicIds;
 
 /// What the consumer's thread is started with.
 pub(super) struct ReaderThread {
@@ -29,10 +30,10 @@ impl ReaderThread {
         // Also when the thread panics, `poll` must not wait for ever.
         let _end = EndGuard(Arc::clone(&self.exchange));
         match self.open() {
-            Ok((client, found)) => {
-                let stops = found.stops.clone();
+            Ok((client, mut found)) => {
+                let (stops, topic_ids) = (found.stops.clone(), std::mem::take(&mut found.topic_ids));
                 if opened.send(Ok(found)).is_ok() {
-                    self.reader(client, stops).run();
+                    self.reader(client, stops, topic_ids).run();
                 }
             }
             Err(error) => drop(opened.send(Err(error.into()))),
@@ -52,14 +53,15 @@ impl ReaderThread {
             status: &self.status,
             started: Instant::now(),
             last_error: None,
+            log: Vec::new(),
         };
         let found = opener.open(*subtask, *parallelism)?;
         Ok((client, found))
     }
 
-    fn reader(self, client: Client, stops: Option<Positions>) -> Reader {
+    fn reader(self, client: Client, stops: Option<Positions>, topic_ids: TopicIds) -> Reader {
         let Self { config, status, exchange, ctx } = self;
-        Reader::new(client, &config, exchange, status, ctx.budget, stops)
+        Reader::new(client, &config, exchange, status, ctx.budget, stops, topic_ids)
     }
 }
 

@@ -69,7 +69,7 @@ async fn a_bounded_stream_yields_records_positions_and_the_last_watermark() {
     stream.close().await;
 }
 
-/// [SRC-32] [SRC-18] the next record after a seek is the one asked for, also where the old ones had arrived.
+/// [SRC-32] [SRC-18] [SRC-33] the next record after a seek is the one asked for, also where the old ones had arrived.
 #[tokio::test]
 async fn a_stream_seeks_pauses_resumes_and_commits() {
     let topic = Topic::new(1).await;
@@ -85,6 +85,8 @@ async fn a_stream_seeks_pauses_resumes_and_commits() {
         assert_eq!(next_record(&mut stream).await.0, offset + 1);
     }
     stream.commit().await.expect("committed");
+    let status = stream.status();
+    assert_eq!((status.commits(), status.failed_commits()), (1, 0));
     stream.pause(std::slice::from_ref(&split));
     stream.resume(std::slice::from_ref(&split));
     while next_record(&mut stream).await.0 < 9_999 {}

@@ -2,7 +2,7 @@
 
 use levada_core::{Budget, ErrorClass, Polled, Position, Source, SourceContext, SourceError};
 use levada_kafka::source::{KafkaSource, KafkaSourceConfig, WhenLost};
-use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::AdminOptions;
 
 use super::bounded::delete_before;
 use super::support::{Reading, Topic, admin};
@@ -129,26 +129,53 @@ async fn a_property_that_the_client_refuses_is_named_without_its_value() {
     }
 }
 
+/// Writes until a value has landed in the topic that was made anew, and 30 more. Returns the values that the old topic took
+/// meanwhile: a broker serves it for a moment after the cluster has deleted it, and whoever reads it is given them.
+fn write_to_the_new_topic(topic: &Topic) -> Vec<String> {
+    let mut taken_by_the_old = Vec::new();
+    loop {
+        let value = format!("old {}", taken_by_the_old.len());
+        if topic.write_one(0, &value) == 0 {
+            break;
+        }
+        taken_by_the_old.push(value);
+    }
+    topic.write(0, ["new"; 30]);
+    taken_by_the_old
+}
+
 /// [SRC-07] [SRC-26] a topic made anew under its name is another one: nothing of it is handed over, also where the old
 /// position exists in it.
 #[tokio::test]
 async fn a_topic_made_anew_while_it_is_read_is_an_error_with_both_ids() {
     let topic = Topic::new(1).await;
+    let split = topic.split(0);
     topic.write_numbered(0, 10, 4);
     let mut reading = Reading::open(topic.config()).await;
     reading.until(|reading| reading.count() == 10).await;
-    let admin = admin(&topic.bootstrap);
-    let deleted = admin.delete_topics(&[&topic.name], &AdminOptions::new()).await.expect("delete");
-    deleted.into_iter().for_each(|result| drop(result.expect("deleted")));
-    let again = NewTopic::new(&topic.name, 1, TopicReplication::Fixed(1));
-    loop {
-        let made = admin.create_topics([&again], &AdminOptions::new()).await.expect("create");
-        if made.iter().all(Result::is_ok) {
-            break;
-        }
-    }
-    topic.write_numbered(0, 30, 4);
+    topic.make_anew(1).await;
+    let taken_by_the_old = write_to_the_new_topic(&topic);
     let message = error_of(&mut reading).await.to_string();
     assert!(message.contains(&topic.name) && message.contains("made anew"), "{message}");
-    assert_eq!(reading.count(), 10);
+    let values = reading.values(&split).split_off(10);
+    assert!(values.iter().zip(&taken_by_the_old).all(|(value, taken)| value == taken), "{values:?}");
+    assert!(values.len() <= taken_by_the_old.len(), "{values:?}");
+}
+
+/// [SRC-07] the same where nothing of it was read yet, and the client knows the new topic alone: what is added would be read
+/// at positions of the one that is gone.
+#[tokio::test]
+async fn a_topic_made_anew_before_its_splits_are_read_is_an_error_with_both_ids() {
+    let topic = Topic::new(1).await;
+    topic.write_numbered(0, 10, 4);
+    let config = topic.config().property("metadata.max.age.ms", "1");
+    let mut reading = Reading::open(config).await;
+    let assigned = reading.source.poll(&mut reading.builder).await.expect("assigned");
+    assert!(matches!(assigned, Polled::Assigned(_)));
+    topic.make_anew(1).await;
+    write_to_the_new_topic(&topic);
+    reading.source.add(vec![(topic.split(0), Position::at(10))]).expect("add");
+    let message = error_of(&mut reading).await.to_string();
+    assert!(message.contains(&topic.name) && message.contains("made anew"), "{message}");
+    assert_eq!(reading.count(), 0);
 }

@@ -7,13 +7,15 @@ use levada_kafka::SplitStanding;
 
 use super::support::{Reading, Topic};
 
-/// [SRC-33] in part: position, ends, lag, records and bytes of each split, read beside the source.
+/// [SRC-33] in part: position, ends, lag, records and bytes of each split, how long batches waited, and the
+/// client's own statistics, read beside the source.
 #[tokio::test]
 async fn the_standing_of_each_split_can_be_seen() {
     let topic = Topic::new(2).await;
     topic.write_at(0, [1_000, 2_000]); // four bytes each
     topic.transaction().write(1, ["ab"]).commit(); // 0, marker at 1
-    let mut reading = Reading::open(topic.config()).await;
+    let config = topic.config().property("statistics.interval.ms", "100");
+    let mut reading = Reading::open(config).await;
     let status = reading.source.status();
     let standing = |index| status.splits().into_iter().find(|standing| standing.split == topic.split(index));
     let has_end =
@@ -33,6 +35,11 @@ async fn the_standing_of_each_split_can_be_seen() {
         "a key of one byte, a value of two"
     );
     assert_eq!(second.behind_transaction, None);
+    let waits = status.batch_waits();
+    assert!(waits.batches > 0 && waits.longest <= waits.total && waits.longest > Duration::ZERO, "{waits:?}");
+    reading.until_either(|_| status.statistics().is_some()).await;
+    let statistics = status.statistics().expect("told");
+    assert!(statistics.starts_with('{') && statistics.contains(&topic.name), "{statistics}");
     reading.source.close().await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use levada_core::time::SplitEvent;
@@ -17,7 +18,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer,
 };
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
 /// Long enough for a busy machine; a test that waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,6 +73,32 @@ impl Topic {
         let producer = plain_producer(&self.bootstrap);
         self.send(&producer, partition, values);
         producer.flush(PATIENCE).expect("flush");
+    }
+
+    /// Writes one value and returns the offset that it was given.
+    pub(crate) fn write_one(&self, partition: i32, value: &str) -> i64 {
+        let producer: BaseProducer<Told> = ClientConfig::new()
+            .set("bootstrap.servers", &self.bootstrap)
+            .create_with_context(Told::default())
+            .expect("a producer");
+        let record = BaseRecord::<str, str>::to(&self.name).partition(partition).payload(value);
+        producer.send(record).map_err(|(error, _)| error).expect("send");
+        producer.flush(PATIENCE).expect("flush");
+        producer.context().0.load(Ordering::SeqCst)
+    }
+
+    /// Deletes the topic and makes another of its name, with as many partitions.
+    pub(crate) async fn make_anew(&self, partitions: i32) {
+        let admin = admin(&self.bootstrap);
+        let deleted = admin.delete_topics(&[&self.name], &AdminOptions::new()).await.expect("delete");
+        deleted.into_iter().for_each(|result| drop(result.expect("deleted")));
+        let again = NewTopic::new(&self.name, partitions, TopicReplication::Fixed(1));
+        loop {
+            let made = admin.create_topics([&again], &AdminOptions::new()).await.expect("create");
+            if made.iter().all(Result::is_ok) {
+                return;
+            }
+        }
     }
 
     /// Writes records with these timestamps, each with its timestamp as its value.
@@ -227,6 +254,21 @@ impl ProducerContext for Counting {
     }
 }
 
+/// Keeps the offset of the record that was stored last.
+#[derive(Default)]
+pub(crate) struct Told(AtomicI64);
+
+impl rdkafka::ClientContext for Told {}
+
+impl ProducerContext for Told {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let stored = result.as_ref().expect("stored");
+        self.0.store(stored.offset(), Ordering::SeqCst);
+    }
+}
+
 pub(crate) fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
     ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
@@ -318,6 +360,8 @@ impl Reading {
                 self.ends.insert(split.clone(), end.next);
             }
             Polled::News(news) => {
+                let (batch, moved) = self.builder.finish();
+                self.take(&batch, moved);
                 let count = self.count();
                 self.news.extend(news.iter().map(|(split, event)| (count, split.clone(), *event)));
             }
