@@ -53,8 +53,9 @@ pub trait TransactionAdmin: fmt::Debug + Send + Sync {
     /// [`ProtocolError::Refused`] with `PRODUCER_FENCED` (`INVALID_PRODUCER_EPOCH` from old brokers), `INVALID_TXN_STATE` or
     /// `INVALID_PRODUCER_ID_MAPPING` where there is no such transaction to end; with
     /// `TRANSACTIONAL_ID_AUTHORIZATION_FAILED` where it waits still and we may not.
-    /// [`ProtocolError::OutcomeUnknown`] where the answer is lost: ask by [`describe`](TransactionAdmin::describe), or send
-    /// the same again.
+    /// [`ProtocolError::OutcomeUnknown`] where the answer is lost, and [`ProtocolError::Deadline`] where the coordinator has
+    /// not said that it is decided: either way it may be. Ask by [`describe`](TransactionAdmin::describe), or send the same
+    /// again.
     fn end(
         &self,
         transaction: TransactionKey<'_>,

@@ -200,6 +200,7 @@ impl ProtocolClient {
 
     /// Returns the end of one attempt that begins now.
     fn attempt(&self, call: &Call) -> Instant {
-        call.until.min(Instant::now() + self.0.patience)
+        // A patience without an end ends with the call.
+        Instant::now().checked_add(self.0.patience).map_or(call.until, |end| end.min(call.until))
     }
 }

@@ -31,6 +31,10 @@ impl ProtocolClient {
         within: Duration,
     ) -> Result<Vec<Listed>, ProtocolError> {
         let mut call = Call::new("ListTransactions", within);
+        if let Some(state) = states.iter().find(|state| state.name().is_none()) {
+            let reason = format!("the protocol has no name for the state {state:?}");
+            return Err(ProtocolError::Unencodable { request: call.told, reason });
+        }
         loop {
             match self.list_once(states, &call).await {
                 Ok(listed) => return Ok(listed),

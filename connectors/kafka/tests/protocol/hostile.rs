@@ -17,10 +17,20 @@ fn client(peer: &Peer) -> ProtocolClient {
     ProtocolClient::new(config(&peer.address).patience(SHORT)).expect("a client")
 }
 
-/// What comes of a peer that says always the same.
+/// Time for a few attempts.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// What comes of a peer that says always the same, where that is final.
+async fn refused_of(reply: impl Fn() -> Reply + Send + Sync + 'static) -> ProtocolError {
+    let peer = Peer::start(move |_, _| reply()).await;
+    let client = ProtocolClient::new(config(&peer.address).patience(PATIENCE)).expect("a client");
+    client.cluster(&[], PATIENCE).await.expect_err("no broker")
+}
+
+/// The same, where it is tried again.
 async fn told_by(reply: impl Fn() -> Reply + Send + Sync + 'static) -> ProtocolError {
     let peer = Peer::start(move |_, _| reply()).await;
-    client(&peer).cluster(&[], SHORT).await.expect_err("no broker")
+    client(&peer).cluster(&[], A_WHILE).await.expect_err("no broker")
 }
 
 fn raw(bytes: &'static [u8]) -> Reply {
@@ -38,7 +48,7 @@ async fn garbage_is_refused_at_once_with_what_is_wrong() {
         (b"\x00\x00\x00\x00", "0 bytes long"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "bytes long"),
     ] {
-        let error = told_by(move || raw(bytes)).await;
+        let error = refused_of(move || raw(bytes)).await;
         assert!(matches!(error, ProtocolError::Malformed { .. }), "{error:?}");
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -47,7 +57,7 @@ async fn garbage_is_refused_at_once_with_what_is_wrong() {
 /// [KSK-21] an answer to another request would be taken for the one to this.
 #[tokio::test]
 async fn answer_under_another_number_is_refused() {
-    let error = told_by(|| Reply::Misnumbered(encoded(&versions(&all_spoken()), 3))).await;
+    let error = refused_of(|| Reply::Misnumbered(encoded(&versions(&all_spoken()), 3))).await;
     assert!(matches!(error, ProtocolError::Malformed { .. }), "{error:?}");
     assert!(error.to_string().contains("it answers request 2, and 1 was sent"), "{error}");
 }
@@ -55,7 +65,7 @@ async fn answer_under_another_number_is_refused() {
 /// [KSK-21] four thousand million versions, in five bytes.
 #[tokio::test]
 async fn array_that_is_announced_and_not_there_is_refused() {
-    let error = told_by(|| Reply::Answer(Bytes::from_static(&[0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]))).await;
+    let error = refused_of(|| Reply::Answer(Bytes::from_static(&[0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]))).await;
     assert!(matches!(error, ProtocolError::Malformed { .. }), "{error:?}");
     assert!(error.to_string().contains("it ends too early"), "{error}");
 }
@@ -79,13 +89,13 @@ async fn answer_that_is_announced_and_does_not_come_is_not_waited_for_beyond_the
     // 64 MiB, of which nothing comes.
     let error = told_by(|| raw(b"\x04\x00\x00\x00")).await;
     assert!(chain(&error).contains("did not answer ApiVersions"), "{}", chain(&error));
-    assert!((SHORT..PATIENCE / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+    assert!((A_WHILE..PATIENCE / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
 }
 
 /// [KSK-21]
 #[tokio::test]
 async fn nobody_who_listens_is_told_behind_the_deadline() {
-    let error = ProtocolClient::new(config("127.0.0.1:1")).expect("a client").cluster(&[], SHORT).await;
+    let error = ProtocolClient::new(config("127.0.0.1:1")).expect("a client").cluster(&[], A_WHILE).await;
     let error = error.expect_err("nobody");
     assert!(chain(&error).contains("cannot connect to 127.0.0.1:1"), "{}", chain(&error));
     assert!(error.is_retriable());
@@ -146,4 +156,14 @@ async fn dropped_call_closes_its_connection_and_no_other_call_sees_its_answer() 
     peer.until_ended(1).await;
     let error = commit(&client).await.expect_err("refused");
     assert_eq!(error.code(), Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED), "{error:?}");
+}
+
+/// A late answer is nobody's: the connection of a call that ended without one is closed, not kept for the next.
+#[tokio::test]
+async fn connection_of_a_call_without_an_answer_is_closed() {
+    let peer = Peer::start(scripted_end(|_| Reply::Silence)).await;
+    let client = client(&peer);
+    let error = commit(&client).await.expect_err("no answer");
+    assert!(chain(&error).contains("did not answer"), "{}", chain(&error));
+    peer.until_ended(1).await;
 }

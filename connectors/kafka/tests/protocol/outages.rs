@@ -36,7 +36,7 @@ async fn deadline_holds_while_the_broker_stands_still() {
     assert_eq!(committed(bootstrap, &topic, 0), ["a"]);
 }
 
-/// [KSK-09] [KSK-25] the answer to a commit is lost: the client does not guess, and the coordinator knows.
+/// [KSK-09] the answer to a commit is lost: the client does not guess, and the coordinator knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_whose_answer_is_cut_off_has_an_unknown_outcome_until_it_is_described() {
     let kafka = Kafka::builder().behind_cut().start().expect("a broker");

@@ -14,7 +14,7 @@ use super::support::{
     writer,
 };
 
-/// [SRC-16] [SRC-29] [TIM-06] who holds readers of committed records back, and from where on.
+/// [KSK-21] who holds readers of committed records back, and from where on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn producer_of_an_open_transaction_is_named_with_its_first_offset() {
     let (bootstrap, id) = (shared(), unique_name("tx"));
@@ -57,7 +57,7 @@ async fn unknown_topic_and_partition_are_named() {
     assert!(client.cluster(&[], PATIENCE).await.expect("the cluster").topics.is_empty(), "none was created");
 }
 
-/// [KSK-15] the marker of a transaction is read when it is decided, and not before.
+/// [KSK-21] the marker of a transaction is read when it is decided, and not before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_in_a_transaction_are_read_when_it_is_committed_and_not_before() {
     let (bootstrap, id, group) = (shared(), unique_name("tx"), unique_name("progress"));
@@ -79,7 +79,7 @@ async fn offsets_in_a_transaction_are_read_when_it_is_committed_and_not_before()
     let member = of_group.group_metadata().expect("a group");
     producer.send_offsets_to_transaction(&offsets, &member, PATIENCE).expect("offsets");
 
-    let short = std::time::Duration::from_secs(1);
+    let short = std::time::Duration::from_secs(3);
     let pending = client.stable_offsets(&group, &asked, short).await.expect_err("may be either");
     assert_eq!(pending.code(), Some(ErrorCode::UNSTABLE_OFFSET_COMMIT), "{pending:?}");
     assert!(matches!(pending, ProtocolError::Deadline { .. }));
@@ -91,7 +91,7 @@ async fn offsets_in_a_transaction_are_read_when_it_is_committed_and_not_before()
     assert_eq!(client.find_group_coordinator(&group, PATIENCE).await.expect("found"), 1);
 }
 
-/// [KSK-19] the limit that a time-out of ours must keep to.
+/// [KSK-21] the limit that a time-out of ours must keep to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limit_of_the_brokers_is_told() {
     let kafka = Kafka::builder().property("transaction.max.timeout.ms", "120000").start().expect("a broker");
@@ -134,7 +134,7 @@ async fn topic_that_was_made_anew_has_another_id() {
     assert_eq!(second.id, first.id);
 }
 
-/// [KSK-19] a real broker speaks all that is needed.
+/// [KSK-21] a real broker speaks all that is needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broker_of_today_passes_the_check() {
     let bootstrap = shared();

@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::messages::{BrokerId, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Decodable as _, StrBytes};
 use levada_kafka::protocol::{
-    Ending, Identity, ProtocolClient, ProtocolError, TransactionAdmin as _, VersionSpan,
+    Ending, Identity, ProtocolClient, ProtocolError, State, TransactionAdmin as _, VersionSpan,
 };
 
 use super::peer::{Asked, Peer, Reply, all_spoken, encoded, versions, way_in};
@@ -72,7 +72,7 @@ async fn old_broker_is_asked_for_its_versions_in_the_oldest_way() {
     assert_eq!(peer.asked(ApiKey::ApiVersions), [3, 0]);
 }
 
-/// [KSK-19] a broker that is too old is refused by name, at once.
+/// [KSK-21] a broker that is too old is refused by name, at once.
 #[tokio::test]
 async fn request_that_a_broker_does_not_speak_is_named_with_what_needs_it() {
     let cases = [
@@ -169,6 +169,14 @@ async fn list_goes_round_again_when_coordinators_moved_meanwhile() {
     assert_eq!((listed.len(), peer.asked(ApiKey::ListTransactions).len()), (1, 2));
 }
 
+/// [KSK-21] states that the protocol has no name for cannot be asked for: without a filter, all would be listed.
+#[tokio::test]
+async fn list_of_a_state_without_a_name_is_refused() {
+    let peer = Peer::start(|port, asked| way_in(port, asked).expect("a way in")).await;
+    let error = client(&peer.address).list(&[State::Other], PATIENCE).await.expect_err("no such state");
+    assert!(matches!(error, ProtocolError::Unencodable { .. }), "{error:?}");
+}
+
 /// [KSK-17] a list that is not whole is an error.
 #[tokio::test]
 async fn list_fails_where_a_broker_says_no() {
@@ -182,7 +190,7 @@ async fn list_fails_where_a_broker_says_no() {
             _ => way_in(port, asked).expect("a way in"),
         })
         .await;
-        let error = client(&peer.address).list(&[], Duration::from_millis(300)).await.expect_err("not whole");
+        let error = client(&peer.address).list(&[], Duration::from_secs(2)).await.expect_err("not whole");
         assert_eq!(error.code().map(|code| code.0), Some(code));
         assert_eq!(matches!(error, ProtocolError::Refused { .. }), is_final, "{error:?}");
     }

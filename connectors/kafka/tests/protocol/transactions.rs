@@ -39,7 +39,7 @@ async fn transaction_of_a_lost_producer_is_described_and_committed() {
     assert_eq!(late.code(), Some(ErrorCode::INVALID_TXN_STATE), "{late}");
 }
 
-/// [KSK-09] [KSK-13]
+/// [KSK-09]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aborted_transaction_is_not_seen_and_cannot_be_committed() {
     let (bootstrap, id) = (shared(), unique_name("tx"));
@@ -57,7 +57,7 @@ async fn aborted_transaction_is_not_seen_and_cannot_be_committed() {
     assert!(committed(&bootstrap, &topic, 0).is_empty());
 }
 
-/// [KSK-09] [KSK-13] what the broker has dropped cannot be committed, and says so by its epoch.
+/// [KSK-09] what the broker has dropped cannot be committed, and says so by its epoch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_that_timed_out_is_aborted_under_the_next_epoch_and_refused() {
     let often = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
@@ -65,7 +65,7 @@ async fn transaction_that_timed_out_is_aborted_under_the_next_epoch_and_refused(
     let (bootstrap, id) = (kafka.bootstrap(), unique_name("tx"));
     let topic = topic(bootstrap, 1).await;
     let client = client(bootstrap);
-    let producer = writer(bootstrap, &id, Duration::from_secs(1));
+    let producer = writer(bootstrap, &id, Duration::from_secs(5));
     let warm = described(&client, &id).await.expect("known");
     assert_eq!((warm.state, warm.start, warm.identity.epoch), (State::Empty, None, 0));
     write(&producer, &topic, &[(0, "a")]);
@@ -104,7 +104,7 @@ async fn stale_epoch_unknown_producer_and_unknown_id_are_refused_by_name() {
     client.end(key(&id, open), Ending::Commit, PATIENCE).await.expect("commit");
 }
 
-/// [KSK-08] why an empty transaction has no handle.
+/// Why an empty transaction has no handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_without_a_record_cannot_be_ended() {
     let (bootstrap, id) = (shared(), unique_name("tx"));
@@ -117,7 +117,7 @@ async fn transaction_without_a_record_cannot_be_ended() {
     assert_eq!(error.code(), Some(ErrorCode::INVALID_TXN_STATE));
 }
 
-/// [KSK-17] a left-over transaction is ended by a new epoch, and its producer is shut out.
+/// [KSK-21] a left-over transaction is ended by a new epoch, and its producer is shut out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fence_aborts_what_is_open_and_shuts_its_producer_out() {
     let (bootstrap, id) = (shared(), unique_name("tx"));
