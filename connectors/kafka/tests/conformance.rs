@@ -123,7 +123,23 @@ impl TwoPhaseTarget for Topic {
     }
 }
 
+/// The scenarios about what is committed after a crash; all of them are in the long form, which takes minutes.
+///
+/// [TPL-18] [KSK-10] [KSK-12]
+mod two_phase_in_short {
+    levada_conformance::scenario_tests! { two_phase, crate::Topic::new();
+        nothing_is_visible_before_its_checkpoint_is_complete
+        stored_handle_is_enough_to_commit
+        commit_can_be_repeated_by_anyone
+        abort_can_be_repeated_by_anyone
+        lost_transaction_is_never_committed_silently
+        inspection_tells_what_became_of_each_transaction
+        fence_spares_what_is_kept_and_ends_the_rest
+    }
+}
+
 /// [TPL-16] [TPL-18] [KSK-10] [KSK-12]
+#[cfg(feature = "long-tests")]
 mod two_phase {
     levada_conformance::two_phase_tests!(crate::Topic::new());
 }
