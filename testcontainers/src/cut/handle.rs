@@ -12,7 +12,7 @@ use super::rule::{Action, Direction, Rule, Trigger};
 use super::tally::Tally;
 use super::url;
 use crate::Error;
-use crate::process::Port;
+use crate::process::{Port, on_free_ports};
 
 /// The longest delay: for every one there must be an instant at which it is over.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -79,12 +79,24 @@ impl Cut {
     ///
     /// [`Error::Io`] when it cannot listen, [`Error::NoFreePort`].
     pub fn reserve() -> Result<Cut, Error> {
+        on_free_ports(Cut::on_some_port)
+    }
+
+    fn on_some_port() -> Result<Cut, Error> {
         let port = Port::reserve()?;
         let address = format!("127.0.0.1:{}", port.number());
         let failed = |source| Error::Io { action: format!("listen on {address}"), source };
         let (orders, received) = mpsc::channel();
         let (bell, heard) = bell().map_err(failed)?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).map_err(failed)?;
+        // A process that another thread starts at this moment has a copy of the socket by which we looked whether the port is
+        // free, until its program begins: then the port is taken for an instant.
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).map_err(|source| {
+                match source.kind() {
+                    io::ErrorKind::AddrInUse => Error::PortTaken { server: "the proxy" },
+                    _ => failed(source),
+                }
+            })?;
         listener.set_nonblocking(true).map_err(failed)?;
         let relay = Relay::new(listener, received, heard);
         // The name is cut at 15 bytes by the kernel; it fits.
