@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backon::{Sleeper as _, TokioSleeper};
 use futures_util::future::try_join_all;
 use levada_core::template::Fate;
 use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
@@ -21,6 +22,8 @@ use crate::sink::recovery::{
 
 /// How long one step may take, retries included.
 const WITHIN: Duration = Duration::from_secs(30);
+/// Before the end of a transaction is sent again: markers are written in milliseconds.
+const PAUSE: Duration = Duration::from_millis(50);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -332,6 +335,7 @@ impl Resolver {
                 return Err(ResolveError::asking("end a transaction")(error));
             }
             tracing::debug!(transaction = %handle, %error, "the end of a transaction is sent again");
+            TokioSleeper.sleep(PAUSE).await;
         }
     }
 
