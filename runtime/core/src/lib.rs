@@ -61,7 +61,7 @@ pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use element::{CommitPoint, Refused, StreamElement, StreamStatus, Tally};
 pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
-pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
+pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext, WriteOrder};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use spares::Spares;
 pub use split::{Position, Positions, SplitId, StreamId};

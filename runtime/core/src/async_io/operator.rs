@@ -194,13 +194,6 @@ impl<I, O, T, M> Operator<I, O, T, M> {
         self.metrics.queue_wait.record(now.saturating_sub(arrived));
     }
 
-    /// Lets something in that needs no call, and keeps its place among the inputs.
-    pub fn accept_done(&mut self, input: Arc<I>, tag: T, key: u64, outcome: Outcome<O>) {
-        let stands = Stands::Gathered;
-        let pending = Pending { input, tag, bytes: 0, attempts: 0, stands, timeout_at: None };
-        self.queue.put_done(pending, outcome, key);
-    }
-
     /// Puts a mark that takes up room: a watermark.
     pub fn mark(&mut self, mark: M) {
         self.queue.mark(mark);

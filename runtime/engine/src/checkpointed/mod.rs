@@ -8,8 +8,10 @@
 //!                   └───────────────── ack ─────────────────────────────┴── ack
 //! ```
 
+mod async_map;
 mod attempt;
 mod attend;
+mod call_task;
 mod caught;
 mod control;
 mod entry;
@@ -19,6 +21,7 @@ mod flow;
 mod for_each;
 mod function_input;
 mod handle;
+mod held;
 mod inlet;
 mod input;
 mod job_state;

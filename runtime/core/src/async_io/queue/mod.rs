@@ -132,12 +132,6 @@ impl<V, R, M> Queue<V, R, M> {
         self.push(Entry::Waiting { value, key }, key)
     }
 
-    /// Puts something at the end that has its result already, and keeps its place like an input.
-    pub fn put_done(&mut self, value: V, result: R, key: u64) {
-        let Place(place) = self.push(Entry::Done { value, key, result }, key);
-        self.release_done(place, key);
-    }
-
     fn push(&mut self, entry: Entry<V, R, M>, key: u64) -> Place {
         let place = self.next;
         self.next += 1;
