@@ -10,6 +10,7 @@
 //! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened, `topic_ids` whether that still holds.
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
 //! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop.
+//! * `contact`: whether a client still has brokers. `renew`: going on with another one, `retire`: ending the old one.
 //! * `events`: librdkafka's event API, the only unsafe code.
 //!
 //! # Positions
@@ -24,6 +25,7 @@
 mod assign;
 mod client;
 mod config;
+mod contact;
 mod control;
 mod error;
 mod events;
@@ -33,7 +35,9 @@ mod obey;
 mod offsets;
 mod reader;
 mod readings;
+mod renew;
 mod resolve;
+mod retire;
 mod running;
 mod serve;
 mod splits;
