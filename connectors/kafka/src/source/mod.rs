@@ -169,11 +169,18 @@ impl Source for KafkaSource {
         let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status));
         let running = self.running.insert(Running::new(exchange, thread, asker));
         let opened = opened.await.map_err(|_| ended())??;
+        let mut splits = opened.assignment.splits.iter();
+        let has_momentary_starts = splits.any(|split| self.config.start.is_momentary(split));
         running.unended = opened.assignment.splits.iter().cloned().collect();
         running.has_splits = !opened.assignment.splits.is_empty();
         running.assignment = running.has_splits.then_some(opened.assignment);
         running.stops = opened.stops;
+        running.has_momentary_starts = has_momentary_starts;
         Ok(())
+    }
+
+    fn has_momentary_starts(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.has_momentary_starts)
     }
 
     async fn poll(&mut self, out: &mut BatchBuilder) -> Result<Polled, SourceError> {
