@@ -31,6 +31,7 @@ mod handover;
 mod leaders;
 mod obey;
 mod offsets;
+mod producers;
 mod reader;
 mod readings;
 mod resolve;
