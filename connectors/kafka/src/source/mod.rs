@@ -9,7 +9,8 @@
 //!
 //! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened, `topic_ids` whether that still holds.
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
-//! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop.
+//! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop;
+//!   `producers`: whose the transactions are that they wait for.
 //! * `events`: librdkafka's event API, the only unsafe code.
 //!
 //! # Positions
@@ -61,7 +62,8 @@ pub use status::{BatchWaits, SourceStatus};
 pub use stream::{KafkaRecord, KafkaStream, StreamItem};
 
 use handover::{Command, Exchange, Handover, Taken};
-use leaders::Asker;
+use leaders::{Asker, leaders_config};
+use producers::Finder;
 use running::Running;
 use thread::ReaderThread;
 
@@ -154,11 +156,14 @@ impl Source for KafkaSource {
     async fn open(&mut self, ctx: SourceContext) -> Result<(), SourceError> {
         let exchange = Arc::clone(&self.exchange.0);
         let (opened_in_thread, opened) = oneshot::channel();
+        let asking = leaders_config(&self.config, &ctx);
+        let finder = Finder::start(asking, Arc::clone(&exchange), Arc::clone(&self.status));
         let thread = ReaderThread {
             config: self.config.clone(),
             status: Arc::clone(&self.status),
             exchange: Arc::clone(&exchange),
             ctx: ctx.clone(),
+            finder: finder.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("kafka-source".to_owned())
@@ -167,7 +172,7 @@ impl Source for KafkaSource {
                 SourceError::new(ErrorClass::Fatal, "start the consumer's thread").caused_by(cause)
             })?;
         // From here on, dropping `self` (or this future, and `self` later) stops the thread.
-        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status));
+        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status), finder);
         let running = self.running.insert(Running::new(exchange, thread, asker));
         let opened = opened.await.map_err(|_| ended())??;
         let mut splits = opened.assignment.splits.iter();
