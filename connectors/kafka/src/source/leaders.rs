@@ -27,6 +27,7 @@ use super::error::ReadError;
 use super::events::knows_broker;
 use super::handover::{Exchange, Handover, News, ReadingId};
 use super::offsets;
+use super::producers::{Behind, Finder, Then};
 use super::retire::retire;
 use super::status::SourceStatus;
 
@@ -39,6 +40,7 @@ pub(super) struct Asker {
     config: ClientConfig,
     exchange: Arc<Exchange>,
     status: Arc<SourceStatus>,
+    finder: Finder,
     thread: Option<(mpsc::Sender<Vec<Asked>>, JoinHandle<()>)>,
 }
 
@@ -48,8 +50,9 @@ impl Asker {
         ctx: &SourceContext,
         exchange: Arc<Exchange>,
         status: Arc<SourceStatus>,
+        finder: Finder,
     ) -> Self {
-        Self { config: leaders_config(config, ctx), exchange, status, thread: None }
+        Self { config: leaders_config(config, ctx), exchange, status, finder, thread: None }
     }
 
     /// Sends questions off. The answers, or that there are none, come as news.
@@ -70,7 +73,8 @@ impl Asker {
         let (sender, questions) = mpsc::channel();
         let (config, exchange, status) =
             (self.config.clone(), Arc::clone(&self.exchange), Arc::clone(&self.status));
-        let run = move || answer_all(&config, &exchange, &status, &questions);
+        let finder = self.finder.clone();
+        let run = move || answer_all(&config, &exchange, &status, &finder, &questions);
         let thread = std::thread::Builder::new().name("kafka-leaders".to_owned()).spawn(run)?;
         Ok((sender, thread))
     }
@@ -88,6 +92,7 @@ fn answer_all(
     config: &ClientConfig,
     exchange: &Exchange,
     status: &SourceStatus,
+    finder: &Finder,
     questions: &mpsc::Receiver<Vec<Asked>>,
 ) {
     let mut asking = Asking { config, status, contact: Contact::default(), leaders: None };
@@ -100,8 +105,18 @@ fn answer_all(
         if status.is_cut_off() {
             news.iter_mut().for_each(|(_, _, event)| *event = unanswered(*event));
         }
+        let behind = news.iter().filter_map(behind).collect();
         exchange.offer(Handover::News(news));
+        finder.find(behind);
     }
+}
+
+/// Where the leader has more than may be read, a transaction may be in front.
+fn behind((reading, split, event): &News) -> Option<Behind> {
+    let SplitEvent::Answer { question, high_watermark } = event else { return None };
+    let position = question.position();
+    let behind = || Behind { split: split.clone(), position, then: Then::Tell(*reading) };
+    (*high_watermark > position).then(behind)
 }
 
 fn unanswered(event: SplitEvent) -> SplitEvent {

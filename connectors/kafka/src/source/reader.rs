@@ -29,6 +29,7 @@ use super::contact::Contact;
 use super::error::ReadError;
 use super::events::Client;
 use super::handover::{Exchange, Handover};
+use super::producers::Finder;
 use super::renew::Looks;
 use super::splits::{Building, Splits};
 use super::standing::Observer;
@@ -132,6 +133,12 @@ impl Reader {
             user_paused: BTreeSet::new(),
             has_user_paused: false,
         }
+    }
+
+    /// Has the transactions looked for that splits wait for.
+    pub(super) fn finding_by(mut self, finder: Finder) -> Self {
+        self.observer.find_by(finder);
+        self
     }
 
     /// Reads until it is told to stop or fails. A failure is handed over behind everything that was read before it.

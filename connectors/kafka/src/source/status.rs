@@ -1,8 +1,12 @@
 //! What can be seen of a running source from outside.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use levada_core::SplitId;
+use levada_core::time::OpenTransaction;
 
 use super::error::ClientError;
 use super::standing::SplitStanding;
@@ -38,6 +42,8 @@ pub struct SourceStatus {
     statistics: Mutex<Option<String>>,
     last_error: Mutex<Option<String>>,
     splits: Mutex<Vec<SplitStanding>>,
+    /// The transactions that were found in front of splits, and where.
+    transactions: Mutex<BTreeMap<SplitId, (u64, OpenTransaction)>>,
 }
 
 impl SourceStatus {
@@ -168,6 +174,17 @@ impl SourceStatus {
         let old = std::mem::replace(&mut *current, splits);
         drop(current);
         drop(old); // not while others wait
+    }
+
+    pub(super) fn note_transaction(&self, split: SplitId, position: u64, transaction: OpenTransaction) {
+        let mut found = self.transactions.lock().unwrap_or_else(PoisonError::into_inner);
+        found.insert(split, (position, transaction));
+    }
+
+    /// Returns the transaction in front of a split that stands at a position, if it was found.
+    pub(super) fn transaction_at(&self, split: &SplitId, position: u64) -> Option<OpenTransaction> {
+        let found = self.transactions.lock().unwrap_or_else(PoisonError::into_inner);
+        found.get(split).filter(|(at, _)| *at == position).map(|(_, transaction)| *transaction)
     }
 
     pub(super) fn count_ignored_event(&self) {

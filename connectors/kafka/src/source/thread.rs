@@ -13,6 +13,7 @@ use super::error::ReadError;
 use super::events::Client;
 use super::handover::Exchange;
 use super::leaders::leaders_config;
+use super::producers::Finder;
 use super::reader::Reader;
 use super::start::{Opened, Opener};
 use super::status::SourceStatus;
@@ -24,6 +25,7 @@ pub(super) struct ReaderThread {
     pub(super) status: Arc<SourceStatus>,
     pub(super) exchange: Arc<Exchange>,
     pub(super) ctx: SourceContext,
+    pub(super) finder: Finder,
 }
 
 impl ReaderThread {
@@ -75,8 +77,8 @@ impl ReaderThread {
     }
 
     fn reader(self, client: Client, stops: Option<Positions>, topic_ids: TopicIds) -> Reader {
-        let Self { config, status, exchange, ctx } = self;
-        Reader::new(client, &config, exchange, status, ctx.budget, stops, topic_ids)
+        let Self { config, status, exchange, ctx, finder } = self;
+        Reader::new(client, &config, exchange, status, ctx.budget, stops, topic_ids).finding_by(finder)
     }
 }
 
