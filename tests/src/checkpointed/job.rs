@@ -7,6 +7,8 @@ use levada_engine::checkpoint::{CheckpointSettings, RestartStrategy};
 use levada_engine::driver::{FileCommitter, Retry, TwoPhaseOptions};
 use levada_engine::{CheckpointedJob, Flow, Input, Job};
 use levada_files::{FileSink, FileSinkConfig};
+use levada_kafka::sink::producing::{InBatch, KafkaSinkConfig, Message, Outgoing, TransactionTimeout};
+use levada_kafka::sink::two_phase::TransactionalSink;
 use levada_kafka::source::{Headers, KafkaSource, KafkaSourceConfig, StopAt};
 use levada_postgres::quote::TableName;
 use levada_postgres::{PostgresSinkConfig, PostgresWriteAhead, WriteMode};
@@ -19,6 +21,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Small, so that a segment has some and a rest.
 const PIECE_BYTES: usize = 6 << 10;
+
+/// Brokers and program share a clock, and commits take milliseconds.
+const MARGIN: Duration = Duration::from_millis(300);
 
 /// A failure of a task is over at once: what fails are the tests' own fail points.
 const RESTARTS: RestartStrategy =
@@ -35,8 +40,16 @@ pub fn job(told: &Told) -> CheckpointedJob {
         Target::Appended | Target::AppendedMarkedFirst | Target::AppendedNeverKnown => appended(flow, told),
         Target::Rows(url) => to_rows(flow, url, false),
         Target::RowsMarkedApart(url) => to_rows(flow, url, true),
+        Target::Topic(topic, timeout) => to_topic(flow, told, topic, *timeout),
     };
     let settings = CheckpointSettings { interval: Some(INTERVAL), ..CheckpointSettings::default() };
+    let settings = match &told.target {
+        // A transaction has to outlast its checkpoint.
+        Target::Topic(_, timeout) => {
+            CheckpointSettings { timeout: settings.timeout.min(*timeout / 2), ..settings }
+        }
+        _ => settings,
+    };
     let job = job.checkpoints(settings).piece_bytes(PIECE_BYTES);
     let job = if told.restarts { job.restarts(RESTARTS) } else { job };
     if told.takes_over { job.take_over() } else { job }
@@ -104,6 +117,25 @@ fn to_rows(flow: Flow<String, String>, url: &str, is_marked_apart: bool) -> Chec
         let (sink, committer) = PostgresWriteAhead::with_committer(config.clone());
         (sink, if is_marked_apart { committer.alone() } else { committer })
     })
+}
+
+fn to_topic(flow: Flow<String, String>, told: &Told, topic: &str, timeout: Duration) -> CheckpointedJob {
+    let timeout = TransactionTimeout::After(timeout);
+    let config = KafkaSinkConfig::new(&told.brokers).topics([topic]).transaction_timeout(timeout);
+    let topic = topic.to_owned();
+    let sink = move |_| {
+        let to = topic.clone();
+        let serialise = move |record: InBatch<'_, String>, out: &mut Outgoing| {
+            let line: &String = record.item();
+            let (key, _) = key_and_number(line).ok_or("no number")?;
+            out.push(&Message::to(&to).key(key.as_bytes()).value(line.as_bytes()));
+            Ok(())
+        };
+        let sink = TransactionalSink::new(config.clone(), &topic, "out", serialise);
+        sink.expect("settings that can be checked here").margin(MARGIN)
+    };
+    let options = TwoPhaseOptions { retry: RETRY, ..TwoPhaseOptions::default() };
+    flow.two_phase_sink("out", options, sink)
 }
 
 fn row(line: &str) -> Result<Keyed, BoxError> {

@@ -24,6 +24,16 @@ const RARE: &[&str] = &[
     "files::fence",
     "pgwal::fence::before",
     "pgwal::fence::after",
+    "kafka::abort::before",
+    "kafka::abort::after",
+    "kafka::roll_back::before_end",
+    "kafka::roll_back::after_end",
+    "kafka::inspect::before",
+    "kafka::inspect::after",
+    "kafka::fence::before_list",
+    "kafka::fence::listed",
+    "kafka::fence::sent",
+    "kafka::fence::after",
 ];
 
 /// Makes a loop that kills at fail points and at random moments.
