@@ -13,7 +13,8 @@ use levada_kafka::sink;
 use levada_testcontainers::crash::Report;
 use levada_testcontainers::{Error, Kafka, wait_until};
 use levada_tests::checkpointed::{
-    Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, life, parallelism, points_of,
+    Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, killing_up_to, life, parallelism,
+    points_of,
 };
 use levada_tests::loop_length::loop_length;
 use levada_tests::process::PATIENCE;
@@ -46,6 +47,38 @@ const ROLLING_BACK: &[&str] = &[
     "recovery::after_roll_back",
     "kafka::roll_back::",
 ];
+
+/// Those of a start that are passed in the other loops, whatever is left behind.
+const NOT_ROLLING_BACK: &[&str] = &[
+    "recovery::before_inspect",
+    "recovery::after_inspect",
+    "recovery::before_fence",
+    "recovery::after_fence",
+    "recovery::before_resolved",
+    "kafka::slot::",
+    "kafka::begin::",
+    "kafka::write::",
+    "kafka::freeze::",
+    "kafka::pre_commit::",
+    "kafka::commit::",
+    "kafka::end::",
+    "kafka::abort::",
+    "kafka::inspect::",
+    "kafka::fence::",
+];
+
+/// Fail points around the decision about a transaction, for a loop that has not the time for all.
+const DECISIVE: &[&str] = &[
+    "kafka::pre_commit::described",
+    "kafka::commit::before_end",
+    "kafka::end::sent",
+    "kafka::commit::after_end",
+    "kafka::inspect::after",
+    "kafka::fence::sent",
+];
+
+/// Up to here a loop is one that has not the time.
+const SHORT: Duration = Duration::from_secs(60);
 
 /// How long all brokers are there between two deaths of one.
 const BETWEEN: Duration = Duration::from_secs(3);
@@ -126,7 +159,7 @@ fn killed_job_commits_every_record_exactly_once() {
     let mut stage = Stage::at(kafka.bootstrap(), LONG);
     let (scene, visible) = (&stage.scene, &mut stage.visible);
     let (report, fed) = Feed::into(scene.topic()).beside(1000, || {
-        killing("kafka", &points(ROLLING_BACK))
+        killing_up_to(6, "kafka", &points(ROLLING_BACK))
             .lasting(length)
             .after_each(|_| visible.look())
             .run(|number| life(scene, number, GRIEF))
@@ -144,12 +177,12 @@ fn killed_job_commits_every_record_while_coordinators_are_killed() {
     let kafka = Kafka::builder().brokers(3).start().expect("Kafka");
     let mut stage = Stage::at(kafka.bootstrap(), LONG);
     let (scene, visible, coordinators) = (&stage.scene, &mut stage.visible, &stage.coordinators);
-    let points = points(ROLLING_BACK);
+    let points = if length > SHORT { points(ROLLING_BACK) } else { DECISIVE.to_vec() };
     let is_over = AtomicBool::new(false);
     let ((report, killed), fed) = Feed::into(scene.topic()).beside(500, || {
         thread::scope(|scope| {
             let killer = scope.spawn(|| kill_coordinators(&kafka, coordinators, &is_over));
-            let report = killing("kafka-three", &points)
+            let report = killing_up_to(6, "kafka-three", &points)
                 .lasting(length)
                 .after_each(|_| visible.look())
                 .run(|number| restarting(scene, parallelism(number)));
@@ -160,19 +193,16 @@ fn killed_job_commits_every_record_while_coordinators_are_killed() {
     println!("{killed} coordinators of open transactions were killed");
     assert!(killed > 0);
     let report = stage.judge(report, &fed, 3, length);
-    // There is not the time for all of them in the short form.
-    if length > Duration::from_secs(300) {
-        report.covered().expect("a kill at every point");
-    }
+    report.covered().expect("a kill at every point");
 }
 
-/// [KSK-25] [KSK-13] transactions that have a second and a half: many are gone before the next life begins, and what they
-/// held comes again.
+/// [KSK-25] [KSK-13] transactions that have a second and a half: each life finds those of a complete checkpoint gone, and what they held
+/// comes again.
 #[test]
 #[ignore = "takes 20 s or LEVADA_CRASH_SECONDS; ./check runs it"]
 fn transactions_that_timed_out_are_rolled_back_and_replayed() {
     let length = loop_length(20, 200);
-    let often = ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "200");
+    let often = ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "100");
     let kafka = Kafka::builder().property(often.0, often.1).start().expect("Kafka");
     let mut stage = Stage::at(kafka.bootstrap(), Duration::from_millis(1500));
     let (scene, visible, coordinators) = (&stage.scene, &mut stage.visible, &stage.coordinators);
@@ -182,13 +212,13 @@ fn transactions_that_timed_out_are_rolled_back_and_replayed() {
     scene.topic().flush();
     scene.drain_with(1);
     let (report, fed) = feed.beside(500, || {
-        killing("kafka-timeout", &points(&[]).into_iter().filter(is_of_a_start).collect::<Vec<_>>())
+        killing("kafka-timeout", &points_of(&[RECOVERY_FAIL_POINTS, sink::FAIL_POINTS], NOT_ROLLING_BACK))
+            .share_of_points(0.9)
             .lasting(length)
             .after_each(|_| visible.look())
             .run(|number| {
-                if !number.is_multiple_of(4) {
-                    coordinators.wait_until_none_is_open();
-                }
+                leave_uncommitted(scene, 1 + number % 3);
+                coordinators.wait_until_none_is_open();
                 // One transaction a checkpoint: of two, one may be committed and the other gone.
                 restarting(scene, 1)
             })
@@ -197,15 +227,11 @@ fn transactions_that_timed_out_are_rolled_back_and_replayed() {
     report.covered().expect("a kill at every point");
 }
 
-/// The steps of a recovery, and those behind which something waits for its commit.
-fn is_of_a_start(point: &&'static str) -> bool {
-    let steps = [
-        "recovery::",
-        "kafka::roll_back::",
-        "kafka::inspect::",
-        "kafka::fence::",
-        "kafka::commit::",
-        "tpc::after_pre",
-    ];
-    steps.iter().any(|step| point.starts_with(step))
+/// Has a life die when a checkpoint is complete and nothing of it is committed.
+fn leave_uncommitted(scene: &Scene, passing: u32) {
+    let mut command = restarting(scene, 1);
+    command.env("LEVADA_KILL_AT", format!("kafka::commit::before_end:{passing}"));
+    let mut life = scene.start(command);
+    assert!(life.ends_within(PATIENCE), "it does not commit:\n{}", life.log());
+    assert!(life.log().contains("kafka::commit::before_end"), "it ended by itself:\n{}", life.log());
 }

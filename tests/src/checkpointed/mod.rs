@@ -30,7 +30,7 @@ pub use appended::{AppendingSink, FAIL_POINTS as APPENDING_FAIL_POINTS};
 pub use coordinators::Coordinators;
 pub use feed::{Fed, Feed};
 pub use job::job;
-pub use killing::{found_out, killing, points_of};
+pub use killing::{found_out, killing, killing_up_to, points_of};
 pub use ledger::Ledger;
 pub use lives::{life, parallelism};
 pub use published::Published;
