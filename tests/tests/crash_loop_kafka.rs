@@ -4,14 +4,13 @@
 #![cfg(feature = "failpoints")]
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
 use levada_kafka::sink;
 use levada_testcontainers::crash::Report;
-use levada_testcontainers::{Error, Kafka, wait_until};
+use levada_testcontainers::{Error, Kafka};
 use levada_tests::checkpointed::{
     Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, killing_up_to, life, parallelism,
     points_of,
@@ -68,20 +67,11 @@ const NOT_ROLLING_BACK: &[&str] = &[
 ];
 
 /// Fail points around the decision about a transaction, for a loop that has not the time for all.
-const DECISIVE: &[&str] = &[
-    "kafka::pre_commit::described",
-    "kafka::commit::before_end",
-    "kafka::end::sent",
-    "kafka::commit::after_end",
-    "kafka::inspect::after",
-    "kafka::fence::sent",
-];
+const DECISIVE: &[&str] =
+    &["kafka::pre_commit::described", "kafka::end::sent", "kafka::inspect::after", "kafka::fence::sent"];
 
 /// Up to here a loop is one that has not the time.
 const SHORT: Duration = Duration::from_secs(60);
-
-/// How long all brokers are there between two deaths of one.
-const BETWEEN: Duration = Duration::from_secs(3);
 
 /// How tasks come to grief in most lives: before a transaction is pre-committed, behind that, and when its checkpoint is
 /// complete and not all of it is committed.
@@ -109,7 +99,7 @@ impl Stage {
     }
 
     /// Prints what a loop did, lets a last life read to the end, and has Kafka's own consumer read everything.
-    fn judge(&self, report: Result<Report, Error>, fed: &Fed, subtasks: u32, length: Duration) -> Report {
+    fn judge(&self, report: Result<Report, Error>, fed: &Fed, subtasks: u32) -> Report {
         let report = report.unwrap_or_else(|error| panic!("{}", error.chain()));
         println!("{report}");
         self.scene.drain_with(subtasks);
@@ -119,7 +109,7 @@ impl Stage {
             "  {visible} records, each once, as the console consumer reads them; {aborted} were aborted"
         );
         assert_eq!(visible as u64, fed.values());
-        assert!(u64::from(report.kills()) >= length.as_secs() / 3, "only {} kills", report.kills());
+        report.covered().expect("a kill at every point");
         report
     }
 }
@@ -129,20 +119,31 @@ fn restarting(scene: &Scene, parallelism: u32) -> Command {
     scene.command(&Told { restarts: true, ..scene.told(parallelism) })
 }
 
-/// Kills one coordinator of an open transaction after the other, and lets each come back. Returns how many.
-fn kill_coordinators(kafka: &Kafka, coordinators: &Coordinators, is_over: &AtomicBool) -> u32 {
-    let mut killed = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        let Some(coordinator) = coordinators.of_an_open_transaction() else { continue };
+/// Kills coordinators, one after the other; each comes back beside the next life.
+struct Deaths<'scope, 'env> {
+    scope: &'scope thread::Scope<'scope, 'env>,
+    kafka: &'env Kafka,
+    coming_back: Option<thread::ScopedJoinHandle<'scope, ()>>,
+    killed: u32,
+}
+
+impl Deaths<'_, '_> {
+    /// Kills the coordinator of a transaction that is open, if the last one is back.
+    fn kill(&mut self, coordinators: &Coordinators) {
+        self.wait();
+        let coordinator = coordinators.of_an_open_transaction().expect("the last life has left one open");
+        let kafka = self.kafka;
         kafka.broker(coordinator).kill();
-        kafka.broker(coordinator).restart().expect("it comes back");
-        killed += 1;
-        // Some lives with all three.
-        let back = Instant::now();
-        let has_passed = || back.elapsed() > BETWEEN || is_over.load(Ordering::Relaxed);
-        wait_until(PATIENCE, "some lives", has_passed).expect("time passes");
+        self.killed += 1;
+        let restart = move || kafka.broker(coordinator).restart().expect("it comes back");
+        self.coming_back = Some(self.scope.spawn(restart));
     }
-    killed
+
+    fn wait(&mut self) {
+        if let Some(coming_back) = self.coming_back.take() {
+            coming_back.join().expect("it has come back");
+        }
+    }
 }
 
 fn points(elsewhere: &[&str]) -> Vec<&'static str> {
@@ -152,9 +153,9 @@ fn points(elsewhere: &[&str]) -> Vec<&'static str> {
 
 /// [KSK-25] [KSK-11] [KSK-12] [KSK-17] [CHK-19] every step of checkpoint, pre-commit, commit and recovery, on one broker.
 #[test]
-#[ignore = "takes 45 s or LEVADA_CRASH_SECONDS; ./check runs it"]
+#[ignore = "takes 35 s or LEVADA_CRASH_SECONDS; ./check runs it"]
 fn killed_job_commits_every_record_exactly_once() {
-    let length = loop_length(45, 600);
+    let length = loop_length(35, 600);
     let kafka = Kafka::shared().expect("Kafka");
     let mut stage = Stage::at(kafka.bootstrap(), LONG);
     let (scene, visible) = (&stage.scene, &mut stage.visible);
@@ -164,36 +165,40 @@ fn killed_job_commits_every_record_exactly_once() {
             .after_each(|_| visible.look())
             .run(|number| life(scene, number, GRIEF))
     });
-    let report = stage.judge(report, &fed, 3, length);
-    report.covered().expect("a kill at every point");
+    let kills = stage.judge(report, &fed, 3).kills();
+    assert!(u64::from(kills) >= length.as_secs() / 3, "only {kills} kills");
 }
 
-/// [KSK-25] [KSK-09] [KSK-11] [KSK-26] the same on three brokers, while coordinators of open transactions are killed and come
-/// back.
+/// [KSK-25] [KSK-09] [KSK-11] [KSK-26] on three brokers: before every second life the coordinator of a transaction that
+/// waits for its commit is killed, and comes back beside it.
 #[test]
-#[ignore = "takes 25 s or LEVADA_CRASH_SECONDS, and a start of three brokers; ./check runs it"]
-fn killed_job_commits_every_record_while_coordinators_are_killed() {
-    let length = loop_length(25, 400);
+#[ignore = "takes 20 s or LEVADA_CRASH_SECONDS, and a start of three brokers; ./check runs it"]
+fn killed_job_commits_every_record_though_coordinators_die() {
+    let length = loop_length(20, 400);
     let kafka = Kafka::builder().brokers(3).start().expect("Kafka");
     let mut stage = Stage::at(kafka.bootstrap(), LONG);
     let (scene, visible, coordinators) = (&stage.scene, &mut stage.visible, &stage.coordinators);
     let points = if length > SHORT { points(ROLLING_BACK) } else { DECISIVE.to_vec() };
-    let is_over = AtomicBool::new(false);
     let ((report, killed), fed) = Feed::into(scene.topic()).beside(500, || {
         thread::scope(|scope| {
-            let killer = scope.spawn(|| kill_coordinators(&kafka, coordinators, &is_over));
+            let mut deaths = Deaths { scope, kafka: &kafka, coming_back: None, killed: 0 };
             let report = killing_up_to(6, "kafka-three", &points)
                 .lasting(length)
+                .patience(Duration::from_secs(15))
                 .after_each(|_| visible.look())
-                .run(|number| restarting(scene, parallelism(number)));
-            is_over.store(true, Ordering::Relaxed);
-            (report, killer.join().expect("brokers come back"))
+                .run(|number| {
+                    if number % 2 == 1 {
+                        leave_uncommitted(scene, parallelism(number), 2);
+                        deaths.kill(coordinators);
+                    }
+                    restarting(scene, parallelism(number))
+                });
+            deaths.wait();
+            (report, deaths.killed)
         })
     });
     println!("{killed} coordinators of open transactions were killed");
-    assert!(killed > 0);
-    let report = stage.judge(report, &fed, 3, length);
-    report.covered().expect("a kill at every point");
+    stage.judge(report, &fed, 3);
 }
 
 /// [KSK-25] [KSK-13] transactions that have a second and a half: each life finds those of a complete checkpoint gone, and what they held
@@ -213,23 +218,22 @@ fn transactions_that_timed_out_are_rolled_back_and_replayed() {
     scene.drain_with(1);
     let (report, fed) = feed.beside(500, || {
         killing("kafka-timeout", &points_of(&[RECOVERY_FAIL_POINTS, sink::FAIL_POINTS], NOT_ROLLING_BACK))
-            .share_of_points(0.9)
+            .share_of_points(1.0)
             .lasting(length)
             .after_each(|_| visible.look())
             .run(|number| {
-                leave_uncommitted(scene, 1 + number % 3);
+                leave_uncommitted(scene, 1, 1 + number % 3);
                 coordinators.wait_until_none_is_open();
                 // One transaction a checkpoint: of two, one may be committed and the other gone.
                 restarting(scene, 1)
             })
     });
-    let report = stage.judge(report, &fed, 1, length);
-    report.covered().expect("a kill at every point");
+    stage.judge(report, &fed, 1);
 }
 
 /// Has a life die when a checkpoint is complete and nothing of it is committed.
-fn leave_uncommitted(scene: &Scene, passing: u32) {
-    let mut command = restarting(scene, 1);
+fn leave_uncommitted(scene: &Scene, parallelism: u32, passing: u32) {
+    let mut command = restarting(scene, parallelism);
     command.env("LEVADA_KILL_AT", format!("kafka::commit::before_end:{passing}"));
     let mut life = scene.start(command);
     assert!(life.ends_within(PATIENCE), "it does not commit:\n{}", life.log());
