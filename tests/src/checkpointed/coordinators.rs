@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use levada_kafka::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use levada_kafka::protocol::{
+    Ending, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _, TransactionKey,
+};
 use levada_testcontainers::wait_until;
 use tokio::runtime::Runtime;
 
@@ -44,6 +46,23 @@ impl Coordinators {
         let id = self.open()?.into_iter().next()?;
         let broker = self.runtime.block_on(self.admin.find_coordinator(&id, WITHIN)).ok()?;
         usize::try_from(broker).ok()
+    }
+
+    /// Aborts every transaction that is open, as brokers do in time. Returns how many.
+    ///
+    /// # Panics
+    /// Panics if the broker does not let us.
+    pub fn abort_what_is_open(&self) -> usize {
+        let open = self.open().expect("the broker answers");
+        let ids: Vec<&str> = open.iter().map(String::as_str).collect();
+        let found = self.runtime.block_on(self.admin.describe(&ids, WITHIN)).expect("the broker answers");
+        for (id, described) in &found {
+            let identity = described.as_ref().expect("it is open").identity;
+            let (producer_id, epoch) = (identity.producer_id, identity.epoch);
+            let key = TransactionKey { transactional_id: id, producer_id, epoch };
+            self.runtime.block_on(self.admin.end(key, Ending::Abort, WITHIN)).expect("it is aborted");
+        }
+        found.len()
     }
 
     /// Waits until brokers have dropped every transaction that was left open.

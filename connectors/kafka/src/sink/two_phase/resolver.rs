@@ -25,6 +25,8 @@ use crate::sink::recovery::{
 const WITHIN: Duration = Duration::from_secs(30);
 /// Before the end of a transaction is sent again: markers are written in milliseconds.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For how long a marker is waited for that is being decided: as above, or not at all.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -247,8 +249,23 @@ impl Resolver {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
         let group = self.marker_group(handle.subtask);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
-        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        let doing = "read the marker of a transaction";
+        let now =
+            self.admin.offsets_now(&group, &place, WITHIN).await.map_err(ResolveError::asking(doing))?;
+        // What is visible stays so, whatever becomes of the subtask's other transactions.
+        if let Some(seen) = now.get(&(topic.clone(), partition))
+            && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
+            && newest >= handle.checkpoint
+        {
+            return Ok(marker);
+        }
+        let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN).await {
+            // Another one of the subtask waits for its commit, which may wait for this answer.
+            Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
+                return Ok(Marker::Silent);
+            }
+            read => read.map_err(ResolveError::asking(doing))?,
+        };
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {
