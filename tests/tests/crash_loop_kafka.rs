@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
 use levada_kafka::sink;
-use levada_testcontainers::crash::Report;
-use levada_testcontainers::{Error, Kafka};
+use levada_testcontainers::crash::{CrashLoop, Report};
+use levada_testcontainers::{Error, Kafka, wait_until};
 use levada_tests::checkpointed::{
     Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, killing_up_to, life, parallelism,
     points_of,
 };
 use levada_tests::loop_length::loop_length;
-use levada_tests::process::PATIENCE;
+use levada_tests::process::{PATIENCE, Process};
 use levada_tests::topic::Topic;
+use nix::sys::signal::Signal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_checkpointed-under-test");
 
@@ -238,4 +239,114 @@ fn leave_uncommitted(scene: &Scene, parallelism: u32, passing: u32) {
     let mut life = scene.start(command);
     assert!(life.ends_within(PATIENCE), "it does not commit:\n{}", life.log());
     assert!(life.log().contains("kafka::commit::before_end"), "it ended by itself:\n{}", life.log());
+}
+
+/// Where a holder is stopped: with a checkpoint that is acknowledged and not in the log, in the middle of a pre-commit, between
+/// EndTxn and its answer, and while it writes.
+const STOPS: &[&str] = &[
+    "store::entry::before:4",
+    "kafka::freeze::after_marker:3",
+    "kafka::end::sent:3",
+    "kafka::write::after_batch:4",
+];
+
+/// Checks that a process that was taken over ends itself.
+fn wake(mut holder: Process, place: &str) {
+    holder.signal(Signal::SIGCONT);
+    assert!(holder.ends_within(PATIENCE), "stopped at {place}, it goes on:\n{}", holder.log());
+    let ended = holder.finish();
+    assert_eq!(ended.code, Some(5), "stopped at {place}, it was taken over:\n{}", ended.log);
+}
+
+/// Has one holder after the other stopped and taken over, woken before the fence or behind it.
+fn take_over(places: &[&str], wakes_before_the_fence: bool) {
+    let kafka = Kafka::shared().expect("Kafka");
+    let mut stage = Stage::at(kafka.bootstrap(), LONG);
+    let fed = Feed::into(stage.scene.topic());
+    let (scene, visible) = (&stage.scene, &mut stage.visible);
+    let ((), fed) = fed.beside(500, || {
+        for place in places {
+            let holder = scene.stopped(2, place);
+            let mut command = scene.command(&Told { takes_over: true, ..scene.told(3) });
+            if wakes_before_the_fence {
+                command.env("LEVADA_STOP_AT", "kafka::fence::before_list:1");
+            }
+            let mut taker = scene.start(command);
+            if wakes_before_the_fence {
+                taker.wait_until_stopped();
+                wake(holder, place);
+                taker.signal(Signal::SIGCONT);
+                wait_for_more(visible, &mut taker);
+            } else {
+                wait_for_more(visible, &mut taker);
+                wake(holder, place);
+            }
+            taker.signal(Signal::SIGTERM);
+            taker.finish().expect_code(0);
+        }
+    });
+    scene.drain();
+    let contents = visible.judge_all(&fed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(contents.committed.len() as u64, fed.values());
+}
+
+/// Waits until more is visible than was at the last look.
+fn wait_for_more(visible: &mut Visible, writer: &mut Process) {
+    let before = visible.records();
+    let is_more = || {
+        visible.look().unwrap_or_else(|wrong| panic!("{wrong}"));
+        visible.records() > before || writer.has_ended()
+    };
+    wait_until(PATIENCE, "more visible records", is_more).expect("the job goes on");
+    assert!(!writer.has_ended(), "it ended:\n{}", writer.log());
+}
+
+/// [KSK-16] [KSK-25] each wakes when another process has taken over, has fenced, and publishes.
+#[test]
+#[ignore = "takes 10 s; ./check runs it"]
+fn holder_that_wakes_behind_the_fence_publishes_nothing_and_ends_itself() {
+    take_over(STOPS, false);
+}
+
+/// [KSK-16] [KSK-25] each wakes when another process has the lease, and has not fenced yet.
+#[test]
+#[ignore = "takes 10 s; ./check runs it"]
+fn holder_that_wakes_before_the_fence_publishes_nothing_and_ends_itself() {
+    take_over(&STOPS[..2], true);
+}
+
+/// Kills a program that goes wrong, and returns what the judge finds after one of its lives.
+fn complaint(target: fn(String) -> Target, point: &str) -> String {
+    let kafka = Kafka::shared().expect("Kafka");
+    let output = Topic::create(kafka.bootstrap(), 4).name;
+    let scene = Scene::new(PROGRAM, target(output.clone()));
+    let mut visible = Visible::of(kafka.bootstrap(), &output);
+    let (result, _) = Feed::into(scene.topic()).beside(2000, || {
+        CrashLoop::new("wrong")
+            // Not at the first: each life is to come a bit further than the one before.
+            .point(point, 2..=3)
+            .share_of_points(1.0)
+            .lives(10)
+            .after_each(|_| visible.look())
+            .run(|_| scene.command(&scene.told(1)))
+    });
+    match result {
+        Err(Error::Complaint { source, .. }) => source.to_string(),
+        other => panic!("a complaint of the judge was expected: {other:?}"),
+    }
+}
+
+/// The counter-test: the loop finds out a sink that initialises its ids at a start before it asks what waits under them.
+#[test]
+fn sink_that_initialises_its_ids_first_loses_records() {
+    let complaint = complaint(Target::TopicInitialisedFirst, "kafka::commit::before_end");
+    assert!(complaint.contains("is lost or late"), "{complaint}");
+}
+
+/// The counter-test: the loop finds out a sink whose transactions share an epoch: the handle of one that is committed
+/// publishes half of the next one.
+#[test]
+fn sink_whose_transactions_share_an_epoch_doubles_records() {
+    let complaint = complaint(Target::TopicOfOneEpoch, "tpc::after_commit");
+    assert!(complaint.contains("is doubled"), "{complaint}");
 }

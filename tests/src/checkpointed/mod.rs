@@ -25,6 +25,7 @@ mod target;
 mod told;
 mod visible;
 mod wrong;
+mod wrong_kafka;
 
 pub use appended::{AppendingSink, FAIL_POINTS as APPENDING_FAIL_POINTS};
 pub use coordinators::Coordinators;

@@ -25,6 +25,10 @@ pub enum Target {
     RowsMarkedApart(String),
     /// The transactional Kafka sink, into a topic, with the timeout of its transactions.
     Topic(String, Duration),
+    /// The same, but its ids are initialised at a start before anything else.
+    TopicInitialisedFirst(String),
+    /// A sink whose transactions share an epoch.
+    TopicOfOneEpoch(String),
 }
 
 /// The word that names each target on a command line; others have an equals sign and an address behind it.
@@ -39,6 +43,8 @@ const WORDS: [(&str, Target); 6] = [
 const ROWS: &str = "rows";
 const ROWS_MARKED_APART: &str = "rows-marked-apart";
 const TOPIC: &str = "topic";
+const TOPIC_INITIALISED_FIRST: &str = "topic-initialised-first";
+const TOPIC_OF_ONE_EPOCH: &str = "topic-of-one-epoch";
 
 /// Reads `NAME,MILLISECONDS`.
 fn topic(address: &str) -> Option<Target> {
@@ -56,6 +62,10 @@ impl FromStr for Target {
             Some((TOPIC, address)) => {
                 return topic(address).ok_or_else(|| format!("{address:?} is no topic"));
             }
+            Some((TOPIC_INITIALISED_FIRST, name)) => {
+                return Ok(Target::TopicInitialisedFirst(name.to_owned()));
+            }
+            Some((TOPIC_OF_ONE_EPOCH, name)) => return Ok(Target::TopicOfOneEpoch(name.to_owned())),
             _ => {}
         }
         let found = WORDS.into_iter().find(|(name, _)| *name == word);
@@ -69,6 +79,8 @@ impl fmt::Display for Target {
             Target::Rows(url) => write!(f, "{ROWS}={url}"),
             Target::RowsMarkedApart(url) => write!(f, "{ROWS_MARKED_APART}={url}"),
             Target::Topic(name, timeout) => write!(f, "{TOPIC}={name},{}", timeout.as_millis()),
+            Target::TopicInitialisedFirst(name) => write!(f, "{TOPIC_INITIALISED_FIRST}={name}"),
+            Target::TopicOfOneEpoch(name) => write!(f, "{TOPIC_OF_ONE_EPOCH}={name}"),
             plain => {
                 let found = WORDS.iter().find(|(_, target)| target == plain);
                 f.write_str(found.map_or("unnamed", |(name, _)| name))
