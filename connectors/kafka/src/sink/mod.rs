@@ -4,3 +4,6 @@ pub mod producing;
 pub mod recovery;
 pub mod slot;
 pub mod two_phase;
+
+#[cfg(feature = "failpoints")]
+pub use crate::failpoint::FAIL_POINTS;

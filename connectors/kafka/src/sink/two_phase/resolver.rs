@@ -11,6 +11,7 @@ use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::failpoint::fail_point;
 use crate::protocol::{
     Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
 };
@@ -24,6 +25,8 @@ use crate::sink::recovery::{
 const WITHIN: Duration = Duration::from_secs(30);
 /// Before the end of a transaction is sent again: markers are written in milliseconds.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For how long a marker is waited for that is being decided: as above, or not at all.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -183,6 +186,7 @@ impl Resolver {
     /// # Errors
     /// The brokers cannot be asked.
     pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
+        fail_point!("kafka::inspect::before");
         let cluster =
             self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
         let retention = self.retention().await;
@@ -191,6 +195,7 @@ impl Resolver {
             let asked = some.iter().map(|handle| self.fate_of(handle, &cluster.id, retention));
             fates.extend(try_join_all(asked).await?);
         }
+        fail_point!("kafka::inspect::after");
         Ok(fates)
     }
 
@@ -244,8 +249,23 @@ impl Resolver {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
         let group = self.marker_group(handle.subtask);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
-        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        let doing = "read the marker of a transaction";
+        let now =
+            self.admin.offsets_now(&group, &place, WITHIN).await.map_err(ResolveError::asking(doing))?;
+        // What is visible stays so, whatever becomes of the subtask's other transactions.
+        if let Some(seen) = now.get(&(topic.clone(), partition))
+            && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
+            && newest >= handle.checkpoint
+        {
+            return Ok(marker);
+        }
+        let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN).await {
+            // Another one of the subtask waits for its commit, which may wait for this answer.
+            Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
+                return Ok(Marker::Silent);
+            }
+            read => read.map_err(ResolveError::asking(doing))?,
+        };
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {
@@ -266,7 +286,10 @@ impl Resolver {
         if handle.records == 0 {
             return Ok(());
         }
-        self.end(handle, true).await
+        fail_point!("kafka::commit::before_end");
+        self.end(handle, true).await?;
+        fail_point!("kafka::commit::after_end");
+        Ok(())
     }
 
     /// Aborts a transaction. Succeeds if it is aborted already, or was never there.
@@ -277,7 +300,10 @@ impl Resolver {
     /// # Cancel safety
     /// After a drop it may be aborted or not; the same call finds out.
     pub async fn abort(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
-        self.end(handle, false).await
+        fail_point!("kafka::roll_back::before_end");
+        self.end(handle, false).await?;
+        fail_point!("kafka::roll_back::after_end");
+        Ok(())
     }
 
     /// Whether a transaction has ended as it was asked to, where the coordinator refuses; `false`: ask again.
@@ -349,6 +375,7 @@ impl Resolver {
         kept: &[TransactionHandle],
         timeout: Duration,
     ) -> Result<(), ResolveError> {
+        fail_point!("kafka::fence::before_list");
         let doing = "list the transactions that are left over";
         // What is complete can neither be written to nor ended: late writes to it are refused.
         let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
@@ -356,11 +383,13 @@ impl Resolver {
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ids = open.iter().map(|listed| listed.transactional_id.as_str());
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
+        fail_point!("kafka::fence::listed");
         for some in left_over.chunks(AT_ONCE) {
             let fenced = some.iter().map(|id| self.admin.fence(id, timeout, WITHIN));
             let doing = "fence a transactional id that was left over";
             try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
         }
+        fail_point!("kafka::fence::after");
         Ok(())
     }
 
