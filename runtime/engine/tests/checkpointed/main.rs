@@ -13,3 +13,4 @@ mod signals;
 mod states;
 mod target;
 mod timeouts;
+mod writers;
