@@ -18,6 +18,7 @@ mod failpoint;
 mod flow;
 mod for_each;
 mod function_input;
+mod gather;
 mod handle;
 mod hold;
 mod inlet;

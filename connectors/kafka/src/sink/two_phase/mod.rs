@@ -13,6 +13,8 @@
 
 mod resolver;
 mod sink;
+mod start;
 
 pub use resolver::{ResolveError, Resolver};
 pub use sink::TransactionalSink;
+pub use start::StartError;
