@@ -4,3 +4,4 @@ pub mod producing;
 pub mod recovery;
 pub mod slot;
 pub mod two_phase;
+pub mod writer;

@@ -15,4 +15,5 @@ mod resolver;
 mod sink;
 
 pub use resolver::{ResolveError, Resolver};
+pub(in crate::sink) use sink::ByCoordinator;
 pub use sink::TransactionalSink;

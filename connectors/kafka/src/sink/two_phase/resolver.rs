@@ -147,11 +147,6 @@ impl Resolver {
         Terms { now: self.clock.now(), margin: self.margin }
     }
 
-    /// The group whose offsets are the markers of a subtask.
-    pub(super) fn marker_group(&self, subtask: u32) -> String {
-        self.naming.marker_group(subtask)
-    }
-
     /// Notes what is begun in this process, for [`fence`](Self::fence).
     pub(super) fn note_begun(&self, id: &str, checkpoint: CheckpointId) {
         BEGUN.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), checkpoint);
@@ -163,7 +158,10 @@ impl Resolver {
     }
 
     /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
-    pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
+    pub(in crate::sink) async fn prepared(
+        &self,
+        handle: &TransactionHandle,
+    ) -> Result<Timestamp, ResolveError> {
         let doing = "ask whether a transaction waits for its commit";
         let description = self.describe(&handle.transactional_id, doing).await?;
         check_prepared(handle, &description, self.terms())
@@ -229,22 +227,40 @@ impl Resolver {
         retention: Duration,
     ) -> Result<Fate, ResolveError> {
         let cluster_id = cluster_id.to_owned();
+        // Nobody else's silence is asked for.
+        if cluster_id != handle.cluster_id {
+            return Ok(Fate::Unknown);
+        }
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
-        let silent = Evidence { cluster_id, description, marker: Marker::Silent };
-        let told = fate(handle, &silent, self.terms());
+        let mut evidence = Evidence { cluster_id, description, marker: Marker::Silent };
+        let told = fate(handle, &evidence, self.terms());
         if told != Fate::Unknown {
             return Ok(told);
         }
-        let marker = self.marker(handle, retention).await?;
-        Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
+        // A marker that is there is proof, also while the id has another transaction open. That one is missing, only a stable
+        // answer tells.
+        evidence.marker = self.marker(handle, retention, false).await?;
+        if fate(handle, &evidence, self.terms()) == Fate::Committed {
+            return Ok(Fate::Committed);
+        }
+        evidence.marker = self.marker(handle, retention, true).await?;
+        Ok(fate(handle, &evidence, self.terms()))
     }
 
-    /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
-    async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
+    /// [KSK-15] Reads the newest marker of the id of a transaction, where it would be.
+    async fn marker(
+        &self,
+        handle: &TransactionHandle,
+        retention: Duration,
+        is_stable: bool,
+    ) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
-        let group = self.marker_group(handle.subtask);
+        let group = TransactionNaming::marker_group(&handle.transactional_id);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
+        let read = match is_stable {
+            true => self.admin.stable_offsets(&group, &place, WITHIN).await,
+            false => self.admin.committed_offsets(&group, &place, WITHIN).await,
+        };
         let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
@@ -365,7 +381,7 @@ impl Resolver {
     }
 
     /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
-    pub(super) async fn probe(&self) -> Result<String, ResolveError> {
+    pub(in crate::sink) async fn probe(&self) -> Result<String, ResolveError> {
         let cluster =
             self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
         self.describe(&self.naming.probe(), "ask what became of transactions").await?;
@@ -373,7 +389,7 @@ impl Resolver {
     }
 
     /// The brokers' bound for the timeout of transactions, if they tell.
-    pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
+    pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))

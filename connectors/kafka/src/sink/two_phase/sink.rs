@@ -274,7 +274,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
             *covered = Some(handle.checkpoint);
         }
-        let group = running.resolver.marker_group(running.subtask);
+        let group = TransactionNaming::marker_group(slot.id());
         let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
         let frozen = match marked {
             Freeze::Frozen(frozen) => frozen,
@@ -343,7 +343,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
 /// Learns a producer's identity from the coordinator of its id.
 #[derive(Debug)]
-struct ByCoordinator(ProtocolClient);
+pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
