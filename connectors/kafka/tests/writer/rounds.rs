@@ -61,7 +61,7 @@ async fn transaction_without_a_message_has_no_handle() {
     }
     let listed = topic.admin.list(&[], PATIENCE).await.expect("listed");
     let ours = listed.iter().filter(|listed| listed.transactional_id.starts_with(&topic.name));
-    assert_eq!(ours.count(), 3, "no other was needed");
+    assert!(ours.count() <= 3, "no other was needed");
     let handle = topic.prepared(&mut writer, "v").await;
     writer.commit(&handle).await.expect("committed");
     assert_eq!(topic.read().await, both(&["v"]));
@@ -82,10 +82,13 @@ async fn messages_that_are_aborted_are_never_visible() {
     writer.discard().await.expect("discarded");
     writer.abort(&third).await.expect("aborted");
     writer.abort(&second).await.expect("aborted");
-    let last = topic.prepared(&mut writer, "last").await;
     writer.commit(&first).await.expect("committed");
-    writer.commit(&last).await.expect("committed");
-    assert_eq!(topic.read().await, both(&["kept", "last"]));
+    // So many that every id that is free again has had one of them.
+    for value in ["4", "5", "6", "7"] {
+        let later = topic.prepared(&mut writer, value).await;
+        writer.commit(&later).await.expect("committed");
+    }
+    assert_eq!(topic.read().await, both(&["kept", "4", "5", "6", "7"]));
     // Whoever has not struck them out yet is told the truth, also where only the marker could say otherwise.
     let resolution = topic.writer(2).resolve(&[second, third]).await.expect("resolved");
     assert_eq!(

@@ -341,13 +341,16 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     }
 }
 
-/// Learns a producer's identity from the coordinator of its id.
+/// Learns a producer's identity from the coordinator of its id, and sees to it that the marker's group has a coordinator: the
+/// client that finds none does not ask again for as long as nothing else happens.
 #[derive(Debug)]
 pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let within = Duration::from_secs(30);
+        self.0.committed_offsets(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
+        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
         let told = told.ok_or("its coordinator does not know it")?;
         match told.state {
             State::Empty => {
