@@ -37,23 +37,23 @@ impl ProtocolClient {
         partitions: &BTreeMap<String, BTreeSet<i32>>,
         within: Duration,
     ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
-        self.fetch_offsets(group, request(group, partitions).with_require_stable(true), within).await
+        self.offsets(group, request(group, partitions).with_require_stable(true), within).await
     }
 
-    /// The same, whatever transactions are open: what they have in them is not among it.
+    /// The same as it is now: what open transactions have in them is passed over.
     ///
     /// # Errors
     /// [`ProtocolError`].
-    pub async fn committed_offsets(
+    pub async fn offsets_now(
         &self,
         group: &str,
         partitions: &BTreeMap<String, BTreeSet<i32>>,
         within: Duration,
     ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
-        self.fetch_offsets(group, request(group, partitions), within).await
+        self.offsets(group, request(group, partitions), within).await
     }
 
-    async fn fetch_offsets(
+    async fn offsets(
         &self,
         group: &str,
         request: OffsetFetchRequest,

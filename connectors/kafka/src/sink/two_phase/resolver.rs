@@ -24,6 +24,8 @@ use crate::sink::recovery::{
 const WITHIN: Duration = Duration::from_secs(30);
 /// Before the end of a transaction is sent again: markers are written in milliseconds.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For how long a marker is waited for that is being decided: as above, or not at all.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -232,36 +234,37 @@ impl Resolver {
             return Ok(Fate::Unknown);
         }
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
-        let mut evidence = Evidence { cluster_id, description, marker: Marker::Silent };
-        let told = fate(handle, &evidence, self.terms());
+        let silent = Evidence { cluster_id, description, marker: Marker::Silent };
+        let told = fate(handle, &silent, self.terms());
         if told != Fate::Unknown {
             return Ok(told);
         }
-        // A marker that is there is proof, also while the id has another transaction open. That one is missing, only a stable
-        // answer tells.
-        evidence.marker = self.marker(handle, retention, false).await?;
-        if fate(handle, &evidence, self.terms()) == Fate::Committed {
-            return Ok(Fate::Committed);
-        }
-        evidence.marker = self.marker(handle, retention, true).await?;
-        Ok(fate(handle, &evidence, self.terms()))
+        let marker = self.marker(handle, retention).await?;
+        Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
     }
 
     /// [KSK-15] Reads the newest marker of the id of a transaction, where it would be.
-    async fn marker(
-        &self,
-        handle: &TransactionHandle,
-        retention: Duration,
-        is_stable: bool,
-    ) -> Result<Marker, ResolveError> {
+    async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
         let group = TransactionNaming::marker_group(&handle.transactional_id);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = match is_stable {
-            true => self.admin.stable_offsets(&group, &place, WITHIN).await,
-            false => self.admin.committed_offsets(&group, &place, WITHIN).await,
+        let doing = "read the marker of a transaction";
+        let now =
+            self.admin.offsets_now(&group, &place, WITHIN).await.map_err(ResolveError::asking(doing))?;
+        // What is visible stays so, whatever becomes of a later transaction under the id.
+        if let Some(seen) = now.get(&(topic.clone(), partition))
+            && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
+            && newest >= handle.checkpoint
+        {
+            return Ok(marker);
+        }
+        let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN).await {
+            // A later one under the id waits for its commit, which may wait for this answer.
+            Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
+                return Ok(Marker::Silent);
+            }
+            read => read.map_err(ResolveError::asking(doing))?,
         };
-        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {

@@ -349,7 +349,7 @@ pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
         let within = Duration::from_secs(30);
-        self.0.committed_offsets(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
+        self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
         let told = self.0.describe(&[id], within).await?.remove(id).flatten();
         let told = told.ok_or("its coordinator does not know it")?;
         match told.state {
