@@ -8,9 +8,11 @@
 //!
 //! Everything behind [`Observation`] is a function of that value: it waits for nothing and reads no clock.
 
+mod client;
 mod family;
 pub mod line;
 pub mod metrics;
+mod names;
 mod partition;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use levada_engine::{Balance, Progress, SourceTimes, StageTimes, TimeSnapshot, Ti
 use levada_kafka::SourceStatus;
 use tokio::sync::watch;
 
+pub use client::ClientStatistics;
 pub use partition::{Partition, Spent, Status};
 
 /// A running pipeline, to be looked at. Looking costs it nothing that can be seen.
@@ -70,6 +73,18 @@ pub struct Subtask {
     pub gaps: u64,
     /// The offsets in these gaps.
     pub lost: u64,
+    /// How often offsets were committed for the group.
+    pub offset_commits: u64,
+    /// How often that failed.
+    pub failed_offset_commits: u64,
+    /// Batches that were taken from the thread that reads.
+    pub batches: u64,
+    /// How long they had stood ready, all together.
+    pub batch_wait: Duration,
+    /// The longest of these times.
+    pub longest_batch_wait: Duration,
+    /// What the client tells of itself, if it was told to.
+    pub client: Option<ClientStatistics>,
 }
 
 /// How event time stands in one subtask of the source.
@@ -151,6 +166,7 @@ fn add_committed(partitions: &mut BTreeMap<SplitId, Partition>, committed: &Posi
 fn subtask(source: &SourceStatus, number: u32, snapshot: &TimeSnapshot) -> Subtask {
     let times = snapshot.sources.iter().find(|times| times.subtask == number);
     // The job has one stage behind the source that reports: the sink.
+    let waits = source.batch_waits();
     let at_sink = snapshot.stages.iter().find(|stage| stage.subtask == number);
     Subtask {
         time: times.map(|times| SubtaskTime::of(times, at_sink)),
@@ -161,6 +177,12 @@ fn subtask(source: &SourceStatus, number: u32, snapshot: &TimeSnapshot) -> Subta
         stale: source.stale_records(),
         gaps: source.gaps(),
         lost: source.lost_offsets(),
+        offset_commits: source.commits(),
+        failed_offset_commits: source.failed_commits(),
+        batches: waits.batches,
+        batch_wait: waits.total,
+        longest_batch_wait: waits.longest,
+        client: source.statistics().as_deref().and_then(ClientStatistics::of),
     }
 }
 

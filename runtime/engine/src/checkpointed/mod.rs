@@ -19,6 +19,7 @@ mod flow;
 mod for_each;
 mod function_input;
 mod handle;
+mod hold;
 mod inlet;
 mod input;
 mod job_state;

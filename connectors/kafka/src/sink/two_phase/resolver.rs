@@ -11,6 +11,7 @@ use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::failpoint::fail_point;
 use crate::protocol::{
     Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
 };
@@ -183,6 +184,7 @@ impl Resolver {
     /// # Errors
     /// The brokers cannot be asked.
     pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
+        fail_point!("kafka::inspect::before");
         let cluster =
             self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
         let retention = self.retention().await;
@@ -191,6 +193,7 @@ impl Resolver {
             let asked = some.iter().map(|handle| self.fate_of(handle, &cluster.id, retention));
             fates.extend(try_join_all(asked).await?);
         }
+        fail_point!("kafka::inspect::after");
         Ok(fates)
     }
 
@@ -285,7 +288,10 @@ impl Resolver {
         if handle.records == 0 {
             return Ok(());
         }
-        self.end(handle, true).await
+        fail_point!("kafka::commit::before_end");
+        self.end(handle, true).await?;
+        fail_point!("kafka::commit::after_end");
+        Ok(())
     }
 
     /// Aborts a transaction. Succeeds if it is aborted already, or was never there.
@@ -296,7 +302,10 @@ impl Resolver {
     /// # Cancel safety
     /// After a drop it may be aborted or not; the same call finds out.
     pub async fn abort(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
-        self.end(handle, false).await
+        fail_point!("kafka::roll_back::before_end");
+        self.end(handle, false).await?;
+        fail_point!("kafka::roll_back::after_end");
+        Ok(())
     }
 
     /// Whether a transaction has ended as it was asked to, where the coordinator refuses; `false`: ask again.
@@ -368,6 +377,7 @@ impl Resolver {
         kept: &[TransactionHandle],
         timeout: Duration,
     ) -> Result<(), ResolveError> {
+        fail_point!("kafka::fence::before_list");
         let doing = "list the transactions that are left over";
         // What is complete can neither be written to nor ended: late writes to it are refused.
         let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
@@ -375,11 +385,13 @@ impl Resolver {
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ids = open.iter().map(|listed| listed.transactional_id.as_str());
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
+        fail_point!("kafka::fence::listed");
         for some in left_over.chunks(AT_ONCE) {
             let fenced = some.iter().map(|id| self.admin.fence(id, timeout, WITHIN));
             let doing = "fence a transactional id that was left over";
             try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
         }
+        fail_point!("kafka::fence::after");
         Ok(())
     }
 

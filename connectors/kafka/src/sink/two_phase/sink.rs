@@ -11,6 +11,7 @@ use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteCont
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
 
 use super::resolver::Resolver;
+use crate::failpoint::fail_point;
 use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
 use crate::sink::producing::{
     Guarantee, InBatch, KafkaSinkConfig, Outgoing, ProduceError, Serialise, SinkConfigError,
@@ -177,6 +178,7 @@ impl Running {
             None => self.slots(config, checkpoint.attempt)?.open().await?,
         };
         self.resolver.note_begun(slot.id(), checkpoint);
+        fail_point!("kafka::begin::opened");
         Ok(self.open.insert(slot))
     }
 
@@ -263,6 +265,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
                 slot.send(&message, Some(&origin)).await?;
             }
         }
+        fail_point!("kafka::write::after_batch");
         Ok(())
     }
 
@@ -289,7 +292,9 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
             let partition = i32::try_from(partition).unwrap_or(i32::MAX);
             handle.partitions.entry(topic).or_default().insert(partition);
         }
+        fail_point!("kafka::pre_commit::before_describe");
         handle.start = Some(running.resolver.prepared(handle).await?);
+        fail_point!("kafka::pre_commit::described");
         running.frozen.insert(handle.transactional_id.clone(), frozen);
         Ok(())
     }
@@ -300,6 +305,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         if let Some(slot) = running.frozen.remove(&handle.transactional_id) {
             running.committed.push_back((None, slot));
         }
+        fail_point!("kafka::commit::before_free");
         // The driver commits what is covered by a complete checkpoint, and this one was.
         running.free_up_to(handle.checkpoint);
         Ok(())
@@ -312,7 +318,9 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
                 running.unused = Some(open);
                 return Ok(());
             }
+            fail_point!("kafka::abort::before");
             drop(open.abort(ABORT_WITHIN).await?);
+            fail_point!("kafka::abort::after");
             running.resolver.note_decided(&handle.transactional_id);
             return Ok(());
         }
