@@ -23,6 +23,7 @@ mod logs;
 pub mod observe;
 mod run;
 mod startup;
+mod transactions;
 
 /// Every fail point on the way of a record, in the order in which a claim and a commit pass them.
 #[cfg(feature = "failpoints")]

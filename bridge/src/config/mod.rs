@@ -7,6 +7,8 @@ mod time;
 mod watching;
 mod yaml;
 
+pub(crate) use interpolate::interpolate;
+
 pub use fields::{ConfigError, ConfigErrors};
 pub use pipeline::{
     ColumnPart, KafkaPart, KeyFormat, KeyFrom, Pipeline, Poison, PostgresPart, StartFrom, TableMode,

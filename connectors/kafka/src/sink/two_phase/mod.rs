@@ -16,5 +16,6 @@ mod sink;
 mod start;
 
 pub use resolver::{ResolveError, Resolver};
+pub(in crate::sink) use sink::ByCoordinator;
 pub use sink::TransactionalSink;
 pub use start::StartError;

@@ -167,11 +167,6 @@ impl Resolver {
         Terms { now: self.clock.now(), margin: self.margin }
     }
 
-    /// The group whose offsets are the markers of a subtask.
-    pub(super) fn marker_group(&self, subtask: u32) -> String {
-        self.naming.marker_group(subtask)
-    }
-
     /// Notes what is begun in this process, for [`fence`](Self::fence).
     pub(super) fn note_begun(&self, id: &str, checkpoint: CheckpointId) {
         BEGUN.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), checkpoint);
@@ -183,7 +178,10 @@ impl Resolver {
     }
 
     /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
-    pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
+    pub(in crate::sink) async fn prepared(
+        &self,
+        handle: &TransactionHandle,
+    ) -> Result<Timestamp, ResolveError> {
         let doing = "ask whether a transaction waits for its commit";
         let description = self.describe(&handle.transactional_id, doing).await?;
         check_prepared(handle, &description, self.terms())
@@ -262,6 +260,10 @@ impl Resolver {
         retention: Duration,
     ) -> Result<Fate, ResolveError> {
         let cluster_id = cluster_id.to_owned();
+        // Nobody else's silence is asked for.
+        if cluster_id != handle.cluster_id {
+            return Ok(Fate::Unknown);
+        }
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
         let silent = Evidence { cluster_id, description, marker: Marker::Silent };
         let told = fate(handle, &silent, self.terms());
@@ -272,15 +274,15 @@ impl Resolver {
         Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
     }
 
-    /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
+    /// [KSK-15] Reads the newest marker of the id of a transaction, where it would be.
     async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
-        let group = self.marker_group(handle.subtask);
+        let group = TransactionNaming::marker_group(&handle.transactional_id);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
         let doing = "read the marker of a transaction";
         let now =
             self.admin.offsets_now(&group, &place, self.within).await.map_err(ResolveError::asking(doing))?;
-        // What is visible stays so, whatever becomes of the subtask's other transactions.
+        // What is visible stays so, whatever becomes of a later transaction under the id.
         if let Some(seen) = now.get(&(topic.clone(), partition))
             && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
             && newest >= handle.checkpoint
@@ -289,7 +291,7 @@ impl Resolver {
         }
         let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN.min(self.within)).await
         {
-            // Another one of the subtask waits for its commit, which may wait for this answer.
+            // A later one under the id waits for its commit, which may wait for this answer.
             Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
                 return Ok(Marker::Silent);
             }
@@ -439,8 +441,19 @@ impl Resolver {
         Ok(())
     }
 
+    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
+    pub(in crate::sink) async fn probe(&self) -> Result<String, ResolveError> {
+        let cluster = self
+            .admin
+            .cluster(&[], self.within)
+            .await
+            .map_err(ResolveError::asking("ask for the cluster"))?;
+        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
+        Ok(cluster.id)
+    }
+
     /// The brokers' bound for the timeout of transactions, if they tell.
-    pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
+    pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))

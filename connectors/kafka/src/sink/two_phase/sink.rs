@@ -315,7 +315,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
             *covered = Some(handle.checkpoint);
         }
-        let group = running.resolver.marker_group(running.subtask);
+        let group = TransactionNaming::marker_group(slot.id());
         let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
         let frozen = match marked {
             Freeze::Frozen(frozen) => frozen,
@@ -402,13 +402,16 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     }
 }
 
-/// Learns a producer's identity from the coordinator of its id.
+/// Learns a producer's identity from the coordinator of its id, and sees to it that the marker's group has a coordinator: the
+/// client that finds none does not ask again for as long as nothing else happens.
 #[derive(Debug)]
-struct ByCoordinator(ProtocolClient);
+pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let within = Duration::from_secs(30);
+        self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
+        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
         let told = told.ok_or("its coordinator does not know it")?;
         match told.state {
             State::Empty => {
