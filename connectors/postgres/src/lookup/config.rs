@@ -115,9 +115,10 @@ pub struct PostgresLookupConfig {
     pub calls_per_connection: usize,
     /// The most keys in one query; `get_many` sends as many queries as it needs.
     pub keys_per_query: usize,
-    /// How long a call may take in all, waiting for a connection and sending again included. Also the server's limit for a
-    /// statement.
+    /// How long a call may take in all, waiting for a connection and sending again included.
     pub timeout: Duration,
+    /// The server's own limit for a statement, should it hear of no cancel; `None`: `timeout`.
+    pub statement_timeout: Option<Duration>,
     /// How long a call waits for room on a connection, within `timeout`.
     pub wait_timeout: Duration,
     /// How long connecting may take.
@@ -168,6 +169,7 @@ impl PostgresLookupConfig {
             calls_per_connection: 32,
             keys_per_query: 500,
             timeout: Duration::from_secs(5),
+            statement_timeout: None,
             wait_timeout: Duration::from_secs(5),
             create_timeout: Duration::from_secs(10),
             recycle_timeout: Duration::from_secs(2),

@@ -16,10 +16,10 @@ use super::plan::Plan;
 use super::sql;
 use super::stats::Counters;
 
-/// Returns what the server enforces: the call's own limit, whoever forgets about it here.
+/// Returns what the server enforces, whoever is forgotten here.
 pub(crate) fn limits(config: &PostgresLookupConfig) -> Limits {
     Limits {
-        statement_timeout: config.timeout,
+        statement_timeout: config.statement_timeout.unwrap_or(config.timeout),
         lock_timeout: Duration::ZERO,
         idle_in_transaction_session_timeout: config.timeout,
     }
