@@ -190,6 +190,15 @@ impl<'a> Field<'a> {
         names.into_iter().collect()
     }
 
+    /// Reads one name or a list of names, each of which may stand there once.
+    pub(crate) fn distinct_names(&self) -> Option<Vec<String>> {
+        let names = self.names()?;
+        if let Some(number) = (1..names.len()).find(|number| names[..*number].contains(&names[*number])) {
+            self.error(format!("{:?} is named twice", names[number]));
+        }
+        Some(names)
+    }
+
     /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Option<T> {
         let text = self.text()?;
