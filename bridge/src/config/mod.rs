@@ -1,5 +1,6 @@
 //! The pipeline file: YAML in, a typed pipeline out, or everything that is wrong with it.
 
+mod enrich;
 mod fields;
 mod interpolate;
 mod kafka;
@@ -12,6 +13,7 @@ mod yaml;
 
 pub(crate) use interpolate::interpolate;
 
+pub use enrich::{CachePart, EnrichPart, Found, Miss, Rows, StepOrder};
 pub use fields::{ConfigError, ConfigErrors};
 pub use kafka::{KafkaPart, Poison, StartFrom};
 pub use key::{KeyFormat, KeyFrom};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use levada_engine::CommitPolicy;
 
+use super::enrich::{EnrichPart, enrich};
 use super::fields::{ConfigError, ConfigErrors, Errors, Field, Section};
 use super::kafka::{KafkaPart, source};
 use super::postgres::{PostgresPart, sink};
@@ -21,6 +22,8 @@ pub struct Pipeline {
     pub name: String,
     /// What is read.
     pub source: KafkaPart,
+    /// The lookups on the way, in their order.
+    pub enrich: Vec<EnrichPart>,
     /// What is written.
     pub sink: PostgresPart,
     /// How many subtasks work side by side, each with its own connections.
@@ -74,6 +77,8 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
     let name = root.required("name", "the pipeline's name").and_then(|field| field.name());
     let source = root.required("source", "a section with \"kafka\"").and_then(|field| source(&field));
     let sink = root.required("sink", "a section with \"postgres\"").and_then(|field| sink(&field));
+    let enrich =
+        root.optional("enrich").map_or_else(|| Some(Vec::new()), |field| enrich(&field, sink.as_ref()));
     let parallelism = root.optional("parallelism").map_or(Some(1), |field| field.number(1));
     let memory = root.optional("memory").map_or(Some(256 << 20), |field| field.bytes());
     let commit =
@@ -91,6 +96,7 @@ fn pipeline(root: Section<'_>) -> Option<Pipeline> {
     Some(Pipeline {
         name: name?,
         source: source?,
+        enrich: enrich?,
         sink: sink?,
         parallelism: parallelism?,
         memory: memory?,

@@ -147,7 +147,7 @@ fn postgres(field: &Field<'_>) -> Option<PostgresPart> {
 }
 
 /// Reads a connection string. The message repeats no part of it.
-fn url(field: &Field<'_>) -> Option<String> {
+pub(super) fn url(field: &Field<'_>) -> Option<String> {
     let url = field.name()?;
     let any = TableName::new("any").ok()?;
     if let Err(error) = PostgresSinkConfig::from_url(&url, any, WriteMode::Insert) {
@@ -156,7 +156,7 @@ fn url(field: &Field<'_>) -> Option<String> {
     Some(url)
 }
 
-fn identifier(field: &Field<'_>) -> Option<String> {
+pub(super) fn identifier(field: &Field<'_>) -> Option<String> {
     let name = field.name()?;
     if let Err(error) = Identifier::new(name.as_str()) {
         field.error(error.to_string());
