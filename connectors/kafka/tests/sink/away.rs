@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use levada_core::template::{Fate, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, ErrorClass};
-use levada_kafka::protocol::{ProtocolClient, ProtocolConfig};
+use levada_kafka::protocol::{ProtocolClient, ProtocolConfig, TransactionAdmin as _};
 use levada_kafka::sink::producing::KafkaSinkConfig;
 use levada_testcontainers::Kafka;
 

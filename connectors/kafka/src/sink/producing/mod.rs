@@ -20,6 +20,7 @@ mod error;
 mod ledger;
 mod marker;
 mod message;
+mod origins;
 mod producer;
 mod reports;
 mod serialise;

@@ -179,7 +179,8 @@ impl Producer {
         }
         let bytes = message.bytes();
         let weight = self.ledger.take_room(bytes).await?;
-        self.hand_over(message, Sent { weight, bytes, origin: origin.cloned() })
+        let origin = origin.map(|origin| self.client.context().origins.shorten(origin));
+        self.hand_over(message, Sent { weight, bytes, origin })
     }
 
     fn hand_over(&self, message: &Message<'_>, sent: Sent) -> Result<(), ProduceError> {
@@ -201,6 +202,7 @@ impl Producer {
         let fatal = self.client.client().fatal_error();
         let cause = fatal.map_or_else(|| ClientError::of(&error), |(code, text)| ClientError { code, text });
         let topic = message.topic.to_owned();
+        let origin = origin.and_then(|origin| self.client.context().origins.full(origin));
         self.ledger
             .note_failed(weight, Undelivered { topic, partition: message.partition, origin, bytes, cause });
         self.ledger.check()

@@ -103,12 +103,36 @@ impl OpenSlot {
         group: &str,
         checkpoint: CheckpointId,
     ) -> Result<Freeze, ProduceError> {
+        // Mostly every partition has something by now: the marker is on its way beside the last records.
+        let early = self.first_partition();
+        let (flushed, marked) = tokio::join!(self.producer().flush(), self.mark(group, checkpoint, &early));
+        flushed?;
+        marked?;
         // What was not delivered has no place for a marker, and is missing anyway.
-        self.producer().flush().await?;
-        let delivered = self.producer().delivered();
-        let Some((topic, partition)) = delivered.partitions.keys().next() else { return self.freeze().await };
-        self.producer().mark(self.id(), group, (topic, *partition), checkpoint).await?;
+        let first = self.first_partition();
+        if first != early {
+            self.mark(group, checkpoint, &first).await?;
+        }
         self.freeze().await
+    }
+
+    /// The place of the marker: where whoever has the handle looks for it.
+    fn first_partition(&self) -> Option<(String, u32)> {
+        self.producer().delivered().partitions.into_keys().next()
+    }
+
+    async fn mark(
+        &self,
+        group: &str,
+        checkpoint: CheckpointId,
+        at: &Option<(String, u32)>,
+    ) -> Result<(), ProduceError> {
+        match at {
+            Some((topic, partition)) => {
+                self.producer().mark(self.id(), group, (topic, *partition), checkpoint).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Aborts the transaction, and gives the slot's number back for [`Slots::free`](super::Slots::free).
