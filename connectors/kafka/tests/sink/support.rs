@@ -10,7 +10,7 @@ use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -114,12 +114,19 @@ impl Topic {
             match consumer.poll(PATIENCE) {
                 Some(Ok(message)) => read.push(owned(&message)),
                 Some(Err(KafkaError::PartitionEOF(_))) => return read,
+                // The client tries again, elsewhere.
+                Some(Err(error)) if is_of_a_lost_broker(&error) && started.elapsed() < PATIENCE => {}
                 Some(Err(error)) => panic!("reading back: {error}"),
                 // Other events end a poll, too.
                 None => assert!(started.elapsed() < PATIENCE, "a message or the end in time"),
             }
         }
     }
+}
+
+fn is_of_a_lost_broker(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure};
+    error.rdkafka_error_code().is_some_and(|code| matches!(code, AllBrokersDown | BrokerTransportFailure))
 }
 
 fn owned(message: &impl Message) -> Read {

@@ -18,7 +18,6 @@ mod client;
 mod config;
 mod error;
 mod ledger;
-mod marker;
 mod message;
 mod origins;
 mod producer;

@@ -95,7 +95,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
+    pub(super) fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
         move |cause| Self::Protocol { doing, cause: Box::new(cause) }
     }
 
@@ -162,11 +162,6 @@ impl Resolver {
 
     fn terms(&self) -> Terms {
         Terms { now: self.clock.now(), margin: self.margin }
-    }
-
-    /// The group whose offsets are the markers of a subtask.
-    pub(super) fn marker_group(&self, subtask: u32) -> String {
-        self.naming.marker_group(subtask)
     }
 
     /// Notes what is begun in this process, for [`fence`](Self::fence).
@@ -270,7 +265,7 @@ impl Resolver {
     /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
     async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
-        let group = self.marker_group(handle.subtask);
+        let group = self.naming.marker_group(handle.subtask);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
         let read = self.admin.stable_offsets(&group, &place, self.within).await;
         let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
@@ -348,11 +343,7 @@ impl Resolver {
     /// nothing else has this epoch.
     async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
         let until = Instant::now() + self.within;
-        let key = TransactionKey {
-            transactional_id: &handle.transactional_id,
-            producer_id: handle.producer_id,
-            epoch: handle.epoch,
-        };
+        let key = key_of(handle);
         let ending = if commit { Ending::Commit } else { Ending::Abort };
         let transaction = || handle.to_string();
         loop {
@@ -415,6 +406,11 @@ impl Resolver {
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))
     }
+}
+
+pub(super) fn key_of(handle: &TransactionHandle) -> TransactionKey<'_> {
+    let TransactionHandle { transactional_id, producer_id, epoch, .. } = handle;
+    TransactionKey { transactional_id, producer_id: *producer_id, epoch: *epoch }
 }
 
 /// The timeout of a transaction; none where brokers are told that there is none.

@@ -11,6 +11,7 @@ use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteCont
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
 use tokio::sync::watch;
 
+use super::mark::Marking;
 use super::resolver::Resolver;
 use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
 use crate::sink::metrics::SinkMetrics;
@@ -312,9 +313,8 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
             *covered = Some(handle.checkpoint);
         }
-        let group = running.resolver.marker_group(running.subtask);
-        let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
-        let frozen = match marked {
+        let marking = Marking { resolver: &running.resolver, handle };
+        let frozen = match slot.freeze_marked(&marking).await? {
             Freeze::Frozen(frozen) => frozen,
             Freeze::Empty(slot) => {
                 metrics.forget(slot.id());
