@@ -71,7 +71,21 @@ impl Topic {
         let results =
             admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
         results.into_iter().for_each(|result| drop(result.expect("create the topic")));
-        Topic { bootstrap: bootstrap.to_owned(), name }
+        let topic = Topic { bootstrap: bootstrap.to_owned(), name };
+        topic.wait_until_known();
+        topic
+    }
+
+    /// A broker hears of a new topic a moment after it was made.
+    fn wait_until_known(&self) {
+        let (consumer, started) = (self.consumer(), Instant::now());
+        loop {
+            let told = consumer.fetch_metadata(Some(&self.name), PATIENCE).expect("metadata");
+            if told.topics().iter().all(|topic| topic.error().is_none() && !topic.partitions().is_empty()) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "the topic is known in time");
+        }
     }
 
     pub(crate) async fn delete(&self) {
