@@ -98,7 +98,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
+    pub(super) fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
         move |cause| Self::Protocol { doing, cause: Box::new(cause) }
     }
 
@@ -377,11 +377,7 @@ impl Resolver {
     /// nothing else has this epoch.
     async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
         let until = Instant::now() + self.within;
-        let key = TransactionKey {
-            transactional_id: &handle.transactional_id,
-            producer_id: handle.producer_id,
-            epoch: handle.epoch,
-        };
+        let key = key_of(handle);
         let ending = if commit { Ending::Commit } else { Ending::Abort };
         let transaction = || handle.to_string();
         loop {
@@ -458,6 +454,11 @@ impl Resolver {
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))
     }
+}
+
+pub(super) fn key_of(handle: &TransactionHandle) -> TransactionKey<'_> {
+    let TransactionHandle { transactional_id, producer_id, epoch, .. } = handle;
+    TransactionKey { transactional_id, producer_id: *producer_id, epoch: *epoch }
 }
 
 /// The timeout of a transaction; none where brokers are told that there is none.
