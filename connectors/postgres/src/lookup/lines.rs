@@ -130,7 +130,7 @@ impl Lines {
     /// Takes out what is closed or takes no calls, and what was silent for so long that it is to be asked first.
     fn take_unusable(&self, state: &mut State) -> Vec<Arc<Line>> {
         let is_good =
-            |line: &Arc<Line>| line.is_usable() && (line.load() > 0 || line.idle() < self.idle_check);
+            |line: &Arc<Line>| line.is_usable() && (line.load() > 0 || !line.is_silent(self.idle_check));
         state.open.extract_if(.., |line| !is_good(line)).collect()
     }
 
@@ -159,7 +159,7 @@ impl Lines {
             let opened = self.pool.get().await;
             let failure = match opened {
                 Ok(object) => {
-                    let line = Line::new(object, &self.freed, &self.counters);
+                    let line = Line::new(object, &self.pool.manager().config, &self.freed, &self.counters);
                     let mut state = self.state();
                     state.open.push(line);
                     state.failure = None;

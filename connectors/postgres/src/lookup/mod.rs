@@ -15,6 +15,7 @@
 //! else. With a version column it finds what counted at the event's time.
 
 mod cache;
+mod cancel;
 mod config;
 mod connect;
 mod decode;
