@@ -9,6 +9,7 @@ use levada_core::{Clock, SystemClock};
 use crate::quote::TableName;
 
 use super::error::LookupError;
+use super::named::NamedQuery;
 
 /// Which of the rows that match a key are the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -262,6 +263,15 @@ impl PostgresLookupConfig {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Names the parts of a key, in the order in which a lookup takes them: the key's columns, or the query's parameters in the
+    /// order of first naming.
+    pub fn key_names(&self) -> Vec<String> {
+        match &self.target {
+            Target::Table { key, .. } => key.clone(),
+            Target::Query { sql } => NamedQuery::parse(sql).names,
+        }
     }
 
     /// Checks what can be checked without the server.

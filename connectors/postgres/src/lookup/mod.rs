@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use levada_core::{Row, Timestamp, Value};
+use levada_core::{Row, Shape, Timestamp, Value};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -217,6 +217,11 @@ impl PostgresLookup {
     /// Makes everything that is kept invalid.
     pub fn invalidate_all(&self) {
         self.shared.clear();
+    }
+
+    /// Returns the columns of the rows that are found, in their order.
+    pub fn columns(&self) -> &Arc<Shape> {
+        &self.shared.tower.plan.shape
     }
 
     /// Returns what was done so far.

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use levada_core::{
     Assignment, AtomicSink, Batch, Committed, ErrorClass, Keyed, Pending, Positions, Sink, SinkContext,
-    SinkError, SplitId,
+    SinkError, SplitId, WriteOrder,
 };
 use tokio::sync::watch;
 use tracing::{debug, info};
@@ -433,5 +433,13 @@ impl AtomicSink<Keyed> for PostgresSink {
 
     fn pending(&self) -> Pending {
         self.writer.interval.pending()
+    }
+
+    // An upsert's key may stand anywhere in the row; inserted rows all stay.
+    fn write_order(&self) -> WriteOrder {
+        match self.writer.config.mode {
+            WriteMode::Insert => WriteOrder::Any,
+            WriteMode::Upsert => WriteOrder::ByOwnKey,
+        }
     }
 }
