@@ -331,6 +331,7 @@ impl Task {
         answer.map_err(|error| {
             let failure = Failure::from(error);
             if Again::after(&failure) == Again::Renewed {
+                sent.line.set_stale();
                 lines.retire(&sent.line);
             }
             Unanswered::Failed(failure)

@@ -21,9 +21,13 @@ use deadpool::managed::Object;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{NoTls, Row};
+use tokio_postgres::{Config, Row};
 use tracing::debug;
 
+use crate::sink::backoff::pause;
+
+use super::cancel::cancel;
+use super::config::PostgresLookupConfig;
 use super::connect::{Connection, Connector};
 use super::key::Parameter;
 use super::queue::Queue;
@@ -31,6 +35,12 @@ use super::stats::Counters;
 
 pub(crate) type Answer = Result<Vec<Row>, tokio_postgres::Error>;
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// How long a connection that has answered counts as one that lives.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// How long a call that was given up may take to be answered by itself, once it is the oldest.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// A query that may be sent more than once.
 #[derive(Debug, Clone)]
@@ -55,10 +65,13 @@ pub(crate) struct Line {
     object: Object<Connector>,
     bell: Bell,
     queue: Mutex<Queue>,
+    opened: Instant,
     /// When the last call was sent.
-    used: Mutex<Instant>,
+    used: Mutex<Option<Instant>>,
     counters: Arc<Counters>,
     drain_timeout: Duration,
+    /// Where a cancel goes.
+    connect_to: Config,
 }
 
 impl std::fmt::Debug for Line {
@@ -68,16 +81,21 @@ impl std::fmt::Debug for Line {
 }
 
 impl Line {
-    pub(crate) fn new(object: Object<Connector>, freed: &Arc<Notify>, counters: &Arc<Counters>) -> Arc<Self> {
-        let drain_timeout =
-            Object::pool(&object).map_or(Duration::ZERO, |pool| pool.manager().config.drain_timeout);
+    pub(crate) fn new(
+        object: Object<Connector>,
+        config: &PostgresLookupConfig,
+        freed: &Arc<Notify>,
+        counters: &Arc<Counters>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             object,
             bell: Bell(Arc::clone(freed)),
             queue: Mutex::default(),
-            used: Mutex::new(Instant::now()),
+            opened: Instant::now(),
+            used: Mutex::default(),
             counters: Arc::clone(counters),
-            drain_timeout,
+            drain_timeout: config.drain_timeout,
+            connect_to: config.connection.clone(),
         })
     }
 
@@ -100,9 +118,14 @@ impl Line {
         self.queue().len()
     }
 
-    /// Returns for how long no call was sent.
-    pub(crate) fn idle(&self) -> Duration {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    /// Tells whether it was silent for so long that it is to be asked whether it lives. It was asked, or made, for its
+    /// first call, however short the limit.
+    pub(crate) fn is_silent(&self, limit: Duration) -> bool {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used {
+            Some(used) => used.elapsed() >= limit,
+            None => self.opened.elapsed() >= limit.max(FRESH),
+        }
     }
 
     /// Sends a query. It is in the queue in the order of sending: the driver sends with the first poll.
@@ -122,7 +145,7 @@ impl Line {
             Poll::Pending => None,
         };
         drop(queue);
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.counters.queries.fetch_add(1, Relaxed);
         Some(Sent { line: Arc::clone(self), number, answering, early })
     }
@@ -133,7 +156,14 @@ impl Line {
             self.counters.late.fetch_add(1, Relaxed);
         }
         self.bell.0.notify_one();
-        self.cancel_oldest();
+        if self.queue().owes_a_cancel() {
+            // Its answer may be here already, its task only has not seen it.
+            let line = Arc::clone(self);
+            tokio::spawn(async move {
+                pause(MOMENT).await;
+                line.cancel_oldest();
+            });
+        }
     }
 
     /// Cancels what the server works on, if nobody waits for it.
@@ -146,7 +176,7 @@ impl Line {
         let line = Arc::clone(self);
         tokio::spawn(async move {
             let token = line.connection().session.client.cancel_token();
-            match timeout(line.drain_timeout, token.cancel_query(NoTls)).await {
+            match timeout(line.drain_timeout, cancel(&token, &line.connect_to)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     debug!(%error, "the cancel was not heard; the server ends the query by its own limit")
@@ -159,6 +189,11 @@ impl Line {
     /// Takes no new calls, and leaves those that it has.
     pub(crate) fn retire(&self) {
         self.queue().retire();
+    }
+
+    /// The pool makes another connection instead of it: the server does not know its statements any more.
+    pub(crate) fn set_stale(&self) {
+        self.connection().is_stale.store(true, Relaxed);
     }
 }
 

@@ -84,20 +84,28 @@ impl Lines {
         query: &Query,
         deadline: Instant,
     ) -> Result<Sent, LookupError> {
+        if self.state().waiting == 0
+            && let Some(sent) = self.sent_now(query).await
+        {
+            return Ok(sent);
+        }
         let since = Instant::now();
         let deadline = deadline.min(since + self.pool.timeouts().wait.unwrap_or(Duration::MAX));
+        // Whoever comes later waits behind, and does not take the room that this one is woken for.
+        let mut waiting = Waiting::new(self);
         loop {
             let freed = self.freed.notified();
             let mut freed = std::pin::pin!(freed);
             // From here on no ring is missed.
             freed.as_mut().enable();
-            if let Some(sent) = poll_fn(|context| Poll::Ready(self.try_send(query, context))).await {
+            if waiting.is_first_or_woken()
+                && let Some(sent) = self.sent_now(query).await
+            {
                 return Ok(sent);
             }
-            let waiting = Waiting::new(self);
             self.open_one();
             let is_over = timeout_at(deadline, freed).await.is_err();
-            drop(waiting);
+            waiting.was_woken = true;
             if let Some(failure) = self.failure(is_over) {
                 return Err(failure);
             }
@@ -105,6 +113,11 @@ impl Lines {
                 return Err(self.exhausted(since.elapsed()));
             }
         }
+    }
+
+    /// Sends if there is room.
+    async fn sent_now(self: &Arc<Self>, query: &Query) -> Option<Sent> {
+        poll_fn(|context| Poll::Ready(self.try_send(query, context))).await
     }
 
     fn try_send(self: &Arc<Self>, query: &Query, context: &mut Context<'_>) -> Option<Sent> {
@@ -130,7 +143,7 @@ impl Lines {
     /// Takes out what is closed or takes no calls, and what was silent for so long that it is to be asked first.
     fn take_unusable(&self, state: &mut State) -> Vec<Arc<Line>> {
         let is_good =
-            |line: &Arc<Line>| line.is_usable() && (line.load() > 0 || line.idle() < self.idle_check);
+            |line: &Arc<Line>| line.is_usable() && (line.load() > 0 || !line.is_silent(self.idle_check));
         state.open.extract_if(.., |line| !is_good(line)).collect()
     }
 
@@ -159,7 +172,7 @@ impl Lines {
             let opened = self.pool.get().await;
             let failure = match opened {
                 Ok(object) => {
-                    let line = Line::new(object, &self.freed, &self.counters);
+                    let line = Line::new(object, &self.pool.manager().config, &self.freed, &self.counters);
                     let mut state = self.state();
                     state.open.push(line);
                     state.failure = None;
@@ -254,18 +267,28 @@ pub struct Census {
     pub unanswered: usize,
 }
 
-/// Counts a waiting call as long as it waits.
-struct Waiting<'a>(&'a Lines);
+/// Counts a waiting call as long as it waits; then the next one looks for room: there may be some for it, too.
+struct Waiting<'a> {
+    lines: &'a Lines,
+    is_first: bool,
+    was_woken: bool,
+}
 
 impl<'a> Waiting<'a> {
     fn new(lines: &'a Lines) -> Self {
-        lines.state().waiting += 1;
-        Self(lines)
+        let mut state = lines.state();
+        state.waiting += 1;
+        Self { lines, is_first: state.waiting == 1, was_woken: false }
+    }
+
+    fn is_first_or_woken(&self) -> bool {
+        self.is_first || self.was_woken
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.state().waiting -= 1;
+        self.lines.state().waiting -= 1;
+        self.lines.freed.notify_one();
     }
 }

@@ -13,8 +13,44 @@
 //!
 //! It reads at processing time: what a record finds depends on when it is looked up, and a replay may find something
 //! else. With a version column it finds what counted at the event's time.
+//!
+//! ```rust,no_run
+//! use levada_core::Value;
+//! use levada_postgres::lookup::{CacheBound, CacheConfig, Enriched, Enrichment, Miss};
+//! use levada_postgres::quote::TableName;
+//! use levada_postgres::{PostgresLookup, PostgresLookupConfig};
+//! use std::time::Duration;
+//! use tower_service::Service;
+//!
+//! async fn enrich(record: levada_core::Row) -> Result<(), Box<dyn std::error::Error>> {
+//!     let connection = "postgres://app@db.internal/flights".parse()?;
+//!     let table = TableName::in_schema("public", "airlines")?;
+//!     let config = PostgresLookupConfig::by_table(connection, table, ["code"])
+//!         .columns(["name", "country"])
+//!         .timeout(Duration::from_secs(3))
+//!         .cache(CacheConfig::new(CacheBound::Rows(10_000)).after_write(Duration::from_secs(60)));
+//!     let mut lookup = PostgresLookup::open(config).await?;
+//!
+//!     let one = lookup.get(&[Value::Text("AA".into())]).await?;          // none, one or all rows, as configured
+//!     println!("{:?}", one.first().and_then(|row| row.get("name")));
+//!     for found in lookup.get_many(&[[Value::Text("AA".into())], [Value::Text("DL".into())]]).await {
+//!         println!("{} rows", found?.len());                              // one round trip, each key with its own answer
+//!     }
+//!     let answer = lookup.call(vec![Value::Text("DL".into())]).await?;    // the same as a tower service
+//!
+//!     let enrichment = Enrichment::new(lookup, "airline").on_miss(Miss::DeadLetter);
+//!     match enrichment.joined(&record, &answer) {
+//!         Enriched::Rows(rows) => println!("{} outputs", rows.len()),     // with airline_name and airline_country
+//!         Enriched::Dropped | Enriched::Refused => println!("no airline"),
+//!         _ => {}
+//!     }
+//!     Ok(())
+//! }
+//! # let _ = enrich;
+//! ```
 
 mod cache;
+mod cancel;
 mod config;
 mod connect;
 mod decode;

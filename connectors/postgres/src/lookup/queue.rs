@@ -50,14 +50,18 @@ impl Queue {
         self.is_draining = true;
     }
 
-    /// Tells whether a cancel is to be sent now: the oldest call was given up, and none was sent for it.
+    /// Tells whether the oldest call was given up, and no cancel was sent for it.
+    pub(crate) fn owes_a_cancel(&self) -> bool {
+        self.unanswered.front().is_some_and(|call| call.is_given_up && Some(call.number) != self.cancelled)
+    }
+
+    /// Tells whether a cancel is to be sent now, and notes that it was.
     pub(crate) fn take_cancel(&mut self) -> bool {
-        let oldest = self.unanswered.front().filter(|call| call.is_given_up).map(|call| call.number);
-        let is_new = oldest.is_some() && oldest != self.cancelled;
-        if is_new {
-            self.cancelled = oldest;
+        let is_owed = self.owes_a_cancel();
+        if is_owed {
+            self.cancelled = self.unanswered.front().map(|call| call.number);
         }
-        is_new
+        is_owed
     }
 
     pub(crate) fn is_draining(&self) -> bool {

