@@ -16,6 +16,7 @@ mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod decode;
+pub mod enrich;
 pub mod event_time;
 pub mod exit;
 mod http;

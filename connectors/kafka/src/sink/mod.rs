@@ -1,5 +1,6 @@
 //! Writing to Kafka.
 
+pub mod metrics;
 pub mod producing;
 pub mod recovery;
 pub mod slot;

@@ -281,6 +281,23 @@ mod brokers {
     mod tests {
         use super::*;
 
+        /// [SRC-16] [SRC-29] nobody answers, or may be asked: it is said without, and not later than it must.
+        #[tokio::test(start_paused = true)]
+        async fn without_an_answer_nothing_is_found_in_time() {
+            let behind = || {
+                let (split, position) = (SplitId::new("t", 0), 5);
+                [Behind { split, position, then: super::super::Then::Tell(super::super::ReadingId(1)) }]
+            };
+            let began = tokio::time::Instant::now();
+            for (name, value) in [("bootstrap.servers", "127.0.0.1:1"), ("security.protocol", "sasl_ssl")] {
+                let mut config = ClientConfig::new();
+                config.set("bootstrap.servers", "127.0.0.1:1").set(name, value);
+                let mut brokers = Brokers::new(config);
+                assert_eq!(brokers.find(&behind(), super::super::WITHIN).await, Found::new());
+            }
+            assert!(began.elapsed() <= super::super::WITHIN, "{:?}", began.elapsed());
+        }
+
         /// [SRC-16] of several that are open the first one is waited for; one that has ended is not.
         #[test]
         fn the_first_open_transaction_is_in_front() {

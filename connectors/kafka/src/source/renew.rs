@@ -19,8 +19,8 @@ use super::contact::OutOfContact;
 use super::error::ReadError;
 use super::reader::{Flow, IDLE, Reader};
 
-/// After so long without a record, or longer, the client is asked for a sign of life: of a broker that keeps its connections and
-/// answers nothing it tells no error.
+/// After so long without a record the client is asked for a sign of life: it tells no error of a broker that keeps its
+/// connections and answers nothing.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// What was seen of the client at the last looks.
@@ -105,6 +105,8 @@ impl Reader {
 
     /// Goes on with a new client.
     fn renew(&mut self, why: OutOfContact) -> Result<(), ReadError> {
+        // Splits that have ended are unassigned with it: they are the old client's.
+        self.close_batch()?;
         let client = self.client.anew().map_err(ReadError::of_creation)?;
         std::mem::replace(&mut self.client, client).retire();
         self.contact.renewed(why);
