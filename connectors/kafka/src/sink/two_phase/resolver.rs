@@ -437,17 +437,6 @@ impl Resolver {
         Ok(())
     }
 
-    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
-    pub(in crate::sink) async fn probe(&self) -> Result<String, ResolveError> {
-        let cluster = self
-            .admin
-            .cluster(&[], self.within)
-            .await
-            .map_err(ResolveError::asking("ask for the cluster"))?;
-        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
-        Ok(cluster.id)
-    }
-
     /// The brokers' bound for the timeout of transactions, if they tell.
     pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
