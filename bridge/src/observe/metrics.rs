@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use super::Observation;
 use super::client::ClientStatistics;
 use super::family::{Family, Number, Sample};
+use super::lookup;
 use super::names;
 use super::partition::Partition;
 
@@ -44,8 +45,11 @@ struct Scrape(Observation);
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in
-            pipeline(&self.0).into_iter().chain(partitions(&self.0.partitions)).chain(subtasks(&self.0))
+        for family in pipeline(&self.0)
+            .into_iter()
+            .chain(partitions(&self.0.partitions))
+            .chain(subtasks(&self.0))
+            .chain(lookup::families(&self.0.lookups))
         {
             family.encode(&mut encoder)?;
         }

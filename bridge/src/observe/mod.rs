@@ -11,6 +11,7 @@
 mod client;
 mod family;
 pub mod line;
+pub mod lookup;
 pub mod metrics;
 mod names;
 mod partition;
@@ -20,11 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{Positions, SplitId, StreamStatus, Timestamp};
+use levada_engine::async_io::CallStatus;
 use levada_engine::{Balance, Progress, SourceTimes, StageTimes, TimeSnapshot, TimeStatus};
 use levada_kafka::SourceStatus;
 use tokio::sync::watch;
 
 pub use client::ClientStatistics;
+pub use lookup::{Lookup, ObservedLookup};
 pub use partition::{Partition, Spent, Status};
 
 /// A running pipeline, to be looked at. Looking costs it nothing that can be seen.
@@ -35,6 +38,8 @@ pub struct Observed {
     progress: watch::Receiver<Progress>,
     /// By subtask.
     sources: Arc<[Arc<SourceStatus>]>,
+    calls: CallStatus,
+    lookups: Arc<[ObservedLookup]>,
 }
 
 /// How a pipeline stands, at one moment.
@@ -52,6 +57,8 @@ pub struct Observation {
     pub partitions: Vec<Partition>,
     /// The subtasks of the source, in order.
     pub subtasks: Vec<Subtask>,
+    /// The lookups, in the order of the pipeline.
+    pub lookups: Vec<Lookup>,
 }
 
 /// How one subtask of the source stands. Counts are since the start.
@@ -114,7 +121,14 @@ impl Observed {
         progress: watch::Receiver<Progress>,
         sources: impl Into<Arc<[Arc<SourceStatus>]>>,
     ) -> Self {
-        Self { pipeline: pipeline.into(), time, progress, sources: sources.into() }
+        let (calls, lookups) = (CallStatus::default(), Arc::default());
+        Self { pipeline: pipeline.into(), time, progress, sources: sources.into(), calls, lookups }
+    }
+
+    /// Adds the lookups on the way.
+    #[must_use]
+    pub fn lookups(self, calls: CallStatus, lookups: impl Into<Arc<[ObservedLookup]>>) -> Self {
+        Self { calls, lookups: lookups.into(), ..self }
     }
 
     /// Takes down how the pipeline stands now.
@@ -142,7 +156,13 @@ impl Observed {
                 .zip(0..)
                 .map(|(source, number)| subtask(source, number, &snapshot))
                 .collect(),
+            lookups: self.observe_lookups(),
         }
+    }
+
+    fn observe_lookups(&self) -> Vec<Lookup> {
+        let stages = self.calls.snapshot();
+        self.lookups.iter().map(|lookup| lookup.observe(&stages)).collect()
     }
 }
 

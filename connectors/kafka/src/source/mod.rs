@@ -11,6 +11,7 @@
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
 //! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop;
 //!   `producers`: whose the transactions are that they wait for.
+//! * `contact`: whether a client still has brokers. `renew`: going on with another one, `retire`: ending the old one.
 //! * `events`: librdkafka's event API, the only unsafe code.
 //!
 //! # Positions
@@ -25,6 +26,7 @@
 mod assign;
 mod client;
 mod config;
+mod contact;
 mod control;
 mod error;
 mod events;
@@ -35,7 +37,9 @@ mod offsets;
 mod producers;
 mod reader;
 mod readings;
+mod renew;
 mod resolve;
+mod retire;
 mod running;
 mod serve;
 mod splits;

@@ -32,6 +32,7 @@ pub struct SourceStatus {
     errors: AtomicU64,
     stale: AtomicU64,
     pauses: AtomicU64,
+    renewals: AtomicU64,
     ignored_events: AtomicU64,
     gaps: AtomicU64,
     lost: AtomicU64,
@@ -70,6 +71,12 @@ impl SourceStatus {
     /// Returns how often all splits were paused for want of budget.
     pub fn pauses(&self) -> u64 {
         self.pauses.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often a new client took the place of one that had lost all brokers: of the one that reads, or of the one that
+    /// asks where splits end.
+    pub fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// Returns the number of events that nothing is done about.
@@ -147,6 +154,10 @@ impl SourceStatus {
 
     pub(super) fn set_statistics(&self, statistics: &str) {
         *self.statistics.lock().unwrap_or_else(PoisonError::into_inner) = Some(statistics.to_owned());
+    }
+
+    pub(super) fn count_renewal(&self) {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_stale(&self, records: u64) {

@@ -114,7 +114,7 @@ impl<I: Send + 'static> SourceTask<I> {
                     hold.complete(checkpoint);
                     self.tell(Event::Handled(self.feed.participant.clone(), checkpoint))?;
                 }
-                Wakeup::Told(Some(Command::Aborted(_))) => {}
+                Wakeup::Told(Some(Command::Aborted(_) | Command::Expect(_))) => {}
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
                 Wakeup::Tick => {
                     let held_up = std::mem::take(&mut clockwork.held_up);

@@ -14,3 +14,4 @@ mod starts;
 mod states;
 mod target;
 mod timeouts;
+mod writers;

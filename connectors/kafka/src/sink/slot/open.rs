@@ -9,6 +9,7 @@ use super::describe::ProducerIdentity;
 use super::frozen::FrozenSlot;
 use super::standing::{Place, SlotState};
 use super::warm::Ready;
+use crate::failpoint::fail_point;
 use crate::sink::producing::{Message, ProduceError, Producer};
 
 /// A slot whose transaction is written to: its producer, alone under its id and epoch.
@@ -72,7 +73,12 @@ impl OpenSlot {
         message: &Message<'_>,
         origin: Option<&Coordinates>,
     ) -> Result<(), ProduceError> {
-        self.producer().send(message, origin).await
+        #[cfg(feature = "failpoints")]
+        let is_first = self.is_empty();
+        fail_point!(if is_first, "kafka::write::before_first");
+        self.producer().send(message, origin).await?;
+        fail_point!(if is_first, "kafka::write::after_first");
+        Ok(())
     }
 
     /// Waits until every message is acknowledged, and ends the writing. Not cancel safe: a dropped call leaves the transaction.
@@ -103,12 +109,17 @@ impl OpenSlot {
         group: &str,
         checkpoint: CheckpointId,
     ) -> Result<Freeze, ProduceError> {
+        fail_point!("kafka::freeze::before_flush");
         // What was not delivered has no place for a marker, and is missing anyway.
         self.producer().flush().await?;
         let delivered = self.producer().delivered();
         let Some((topic, partition)) = delivered.partitions.keys().next() else { return self.freeze().await };
+        fail_point!("kafka::freeze::before_marker");
         self.producer().mark(self.id(), group, (topic, *partition), checkpoint).await?;
-        self.freeze().await
+        fail_point!("kafka::freeze::after_marker");
+        let frozen = self.freeze().await?;
+        fail_point!("kafka::freeze::frozen");
+        Ok(frozen)
     }
 
     /// Aborts the transaction, and gives the slot's number back for [`Slots::free`](super::Slots::free).
