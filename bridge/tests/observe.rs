@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada::observe::line::{Line, NAMED};
-use levada::observe::{Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics};
+use levada::observe::{
+    ClientStatistics, Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics,
+};
 use levada_core::{Committed, SplitId, Tally, Timestamp};
 use levada_engine::Balance;
 
@@ -44,7 +46,18 @@ fn subtask(watermark: Option<Timestamp>, is_idle: bool, late: u64) -> Subtask {
         at_sink: None,
         late_at_sink: 0,
     };
-    Subtask { time: Some(time), gaps: 4, lost: 5, ..Subtask::default() }
+    Subtask {
+        time: Some(time),
+        gaps: 4,
+        lost: 5,
+        offset_commits: 6,
+        failed_offset_commits: 1,
+        batches: 7,
+        batch_wait: Duration::from_millis(250),
+        longest_batch_wait: Duration::from_millis(125),
+        client: ClientStatistics::of(r#"{"replyq": 1, "tx": 2, "tx_bytes": 3, "rx": 4, "rx_bytes": 5}"#),
+        ..Subtask::default()
+    }
 }
 
 /// [TIM-21] [SRC-33] in part: the log.
@@ -121,6 +134,16 @@ fn metrics_say_what_was_observed() {
         "levada_source_records_without_timestamp_total{pipeline=\"p\",subtask=\"0\",outcome=\"taken_from_record\"} 1",
         "levada_source_gaps_total{pipeline=\"p\",subtask=\"0\"} 4",
         "levada_source_lost_offsets_total{pipeline=\"p\",subtask=\"0\"} 5",
+        "levada_source_offset_commits_total{pipeline=\"p\",subtask=\"0\",outcome=\"ok\"} 6",
+        "levada_source_offset_commits_total{pipeline=\"p\",subtask=\"0\",outcome=\"failed\"} 1",
+        "levada_source_batches_total{pipeline=\"p\",subtask=\"0\"} 7",
+        "levada_source_batch_wait_seconds_total{pipeline=\"p\",subtask=\"0\"} 0.25",
+        "levada_source_longest_batch_wait_seconds{pipeline=\"p\",subtask=\"0\"} 0.125",
+        "levada_source_client_requests_total{pipeline=\"p\",subtask=\"0\"} 2",
+        "levada_source_client_sent_bytes_total{pipeline=\"p\",subtask=\"0\"} 3",
+        "levada_source_client_responses_total{pipeline=\"p\",subtask=\"0\"} 4",
+        "levada_source_client_received_bytes_total{pipeline=\"p\",subtask=\"0\"} 5",
+        "levada_source_client_queued_events{pipeline=\"p\",subtask=\"0\"} 1",
         "levada_watermark_lag_seconds{pipeline=\"p\"} 60.0",
     ] {
         assert!(text.lines().any(|found| found == line), "no {line:?} in\n{text}");
@@ -141,6 +164,7 @@ fn unknown_values_are_left_out() {
         assert!(!text.contains(&sample), "{sample} in\n{text}");
     }
     assert!(!text.contains("levada_watermark_timestamp_seconds{"), "{text}");
+    assert!(!text.contains("levada_source_client_requests_total{"), "{text}");
 }
 
 #[test]

@@ -35,10 +35,10 @@ async fn stale_handle_of_a_committed_transaction_touches_no_other() {
     assert_eq!(topic.read().iter().filter(|read| read.text() == "first").count(), 1);
 }
 
-/// [KSK-15] what became of a transaction whose id was taken is unknown while another one of its subtask waits for its commit,
-/// with a marker that is not decided: nobody guesses, and nobody waits for ever.
+/// [KSK-15] what became of a transaction whose id was taken is found out by its marker, also while another one of its subtask
+/// waits for its commit, with a marker that is not decided: each id has a group of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn marker_of_a_transaction_that_waits_proves_nothing_about_another() {
+async fn marker_of_a_transaction_that_waits_is_not_in_the_way_of_another() {
     let topic = Topic::new(1).await;
     let mut attempt = Attempt::open(&topic, 1).await;
     let resolver = resolver(&topic, &topic.bootstrap);
@@ -46,7 +46,7 @@ async fn marker_of_a_transaction_that_waits_proves_nothing_about_another() {
     let other = open_under(&topic, &taken.transactional_id, "of another");
     let waiting = attempt.prepare("waiting").await;
     let both = [taken, waiting];
-    assert_eq!(resolver.inspect(&both).await.expect("answers"), [Fate::Unknown, Fate::Pending]);
+    assert_eq!(resolver.inspect(&both).await.expect("answers"), [Fate::Aborted, Fate::Pending]);
     other.abort_transaction(PATIENCE).expect("abort");
     resolver.abort(&both[1]).await.expect("abort");
     assert_eq!(resolver.inspect(&both).await.expect("answers"), [Fate::Aborted, Fate::Aborted]);

@@ -54,8 +54,17 @@ impl Topic {
 
     /// The same on a broker of the test's own.
     pub(crate) async fn at(bootstrap: &str, partitions: i32, properties: &[(&str, &str)]) -> Topic {
+        Topic::made(bootstrap, (partitions, 1), properties).await
+    }
+
+    /// A topic with one partition and three replicas.
+    pub(crate) async fn replicated(bootstrap: &str) -> Topic {
+        Topic::made(bootstrap, (1, 3), &[]).await
+    }
+
+    async fn made(bootstrap: &str, (partitions, replicas): (i32, i32), properties: &[(&str, &str)]) -> Topic {
         let name = unique_name("sink");
-        let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(replicas));
         for (key, value) in properties {
             topic = topic.set(key, value);
         }
@@ -87,6 +96,8 @@ impl Topic {
             .set("bootstrap.servers", &self.bootstrap)
             .set("group.id", unique_name("reader"))
             .set("enable.partition.eof", "true")
+            // The end is told by an answer without records, and the broker keeps that back for so long.
+            .set("fetch.wait.max.ms", "5")
             .create()
             .expect("a consumer")
     }

@@ -8,7 +8,7 @@ use super::WriteContext;
 use crate::batch::Batch;
 use crate::checkpoint::CheckpointId;
 use crate::error::SinkError;
-use crate::sink::SinkContext;
+use crate::sink::{SinkContext, WriteOrder};
 use crate::state::Storable;
 
 /// A name for a transaction that no other has, in this attempt or an earlier one.
@@ -56,6 +56,13 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
 
     /// Connects and checks the target. Called once, first.
     fn open(&mut self, ctx: SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Told once, behind [`open`](TwoPhaseCommitSink::open) and the end of whatever was restored, and before the first
+    /// record: how the first transaction will be named if it is begun before the next barrier, and under which attempt all
+    /// of them will be. What they need can be made ready from here on, in the background.
+    fn will_begin(&mut self, first: &TransactionName) {
+        let _ = first;
+    }
 
     /// Begins a transaction, with the first record that goes into it.
     fn begin(
@@ -129,9 +136,20 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
         Ok(())
     }
 
+    /// Returns how many subtasks of a process write; `None` for each. Asked at each start, of a sink that is not open. What the
+    /// other subtasks have made goes to the first ones; all take part in every checkpoint.
+    fn writers(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns how long a transaction may stay open before the target drops it; `None` for ever.
     fn transaction_timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// Tells what the order of records means to its target. Asked before it is opened, maybe of a sink that never is.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::ByOwnKey
     }
 
     /// Releases everything. Called once, last, also after an error.

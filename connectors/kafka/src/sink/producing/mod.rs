@@ -18,6 +18,7 @@ mod client;
 mod config;
 mod error;
 mod ledger;
+mod marker;
 mod message;
 mod producer;
 mod reports;

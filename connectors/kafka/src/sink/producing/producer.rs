@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::ClientConfig;
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -18,6 +17,7 @@ use super::client::client_config;
 use super::config::KafkaSinkConfig;
 use super::error::{ClientError, ProduceError, Undelivered};
 use super::ledger::{Delivered, Ledger};
+use super::marker;
 use super::message::Message;
 use super::reports::{Client, Reports, Sent};
 use super::thread::{on_own_thread, start_polling};
@@ -265,13 +265,10 @@ impl Producer {
         checkpoint: CheckpointId,
     ) -> Result<(), ProduceError> {
         let failed = |cause| in_transaction(id, "write the marker of a transaction of", &cause);
-        let offsets = marker(topic, partition, checkpoint).map_err(failed)?;
+        let offsets = marker::offset_of(topic, partition, checkpoint).map_err(failed)?;
         let (client, group, within) = (Arc::clone(&self.client), group.to_owned(), MARK_WITHIN);
         let marked = on_own_thread("writing the marker of a transaction", within + CALL_GRACE, move || {
-            // Without an address it connects to nothing: it only has the group's name.
-            let consumer: BaseConsumer = ClientConfig::new().set("group.id", group).create()?;
-            let named = consumer.group_metadata();
-            let named = named.ok_or_else(|| KafkaError::ClientCreation("no group metadata".to_owned()))?;
+            let named = marker::named(&group)?;
             client.send_offsets_to_transaction(&offsets, &named, within)
         })
         .await?;
@@ -302,15 +299,6 @@ impl Producer {
             Err(_) => Err(ProduceError::Stuck { doing: "ending", within }),
         }
     }
-}
-
-/// The offset that stands for a checkpoint.
-fn marker(topic: &str, partition: u32, checkpoint: CheckpointId) -> KafkaResult<TopicPartitionList> {
-    let mut offsets = TopicPartitionList::new();
-    let mut offset = offsets.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));
-    offset.set_metadata(checkpoint.attempt.to_string());
-    offset.set_offset(Offset::Offset(i64::try_from(checkpoint.sequence).unwrap_or(i64::MAX)))?;
-    Ok(offsets)
 }
 
 fn in_transaction(id: &str, doing: &'static str, cause: &rdkafka::error::KafkaError) -> ProduceError {

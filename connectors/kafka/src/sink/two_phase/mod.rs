@@ -13,6 +13,9 @@
 
 mod resolver;
 mod sink;
+mod start;
 
 pub use resolver::{ResolveError, Resolver};
+pub(in crate::sink) use sink::ByCoordinator;
 pub use sink::TransactionalSink;
+pub use start::StartError;
