@@ -11,7 +11,7 @@ use nix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
 /// What one run of one variant did.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
     /// Records moved.
     pub records: u64,
@@ -24,6 +24,12 @@ pub struct Run {
     /// Processor nanoseconds per record for the part that is looked at by itself; none where nothing is.
     #[serde(default)]
     pub part_ns: f64,
+    /// How long each commit took, in milliseconds; none where there is none.
+    #[serde(default)]
+    pub commit_ms: Vec<f64>,
+    /// How long each checkpoint took to become durable, in milliseconds; none where there is none.
+    #[serde(default)]
+    pub durable_ms: Vec<f64>,
 }
 
 impl Run {
@@ -65,6 +71,8 @@ impl Stopwatch {
             cpu_seconds: (own_cpu() - self.cpu).as_secs_f64(),
             peak_mib: peak_mib(),
             part_ns: 0.0,
+            commit_ms: Vec::new(),
+            durable_ms: Vec::new(),
         }
     }
 }

@@ -8,6 +8,8 @@ use levada_core::BoxError;
 use levada_kafka::sink::producing::{Guarantee, KafkaSinkConfig, Message, ProduceError, TransactionTimeout};
 use levada_kafka::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, SlotState, Slots};
 use levada_testcontainers::{Kafka, unique_name};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, Producer as _};
 
 use super::coordinator::Coordinator;
 use super::support::{PATIENCE, Topic, chain};
@@ -21,6 +23,17 @@ pub(crate) fn started(topic: &Topic, config: KafkaSinkConfig) -> (Slots<Coordina
     let prefix = unique_name("slots");
     let naming = move |slot| format!("{prefix}.t{slot}");
     (Slots::start(config, naming, Arc::clone(&coordinator)).expect("it works"), coordinator)
+}
+
+/// Makes a client of an id, which ends what is open under it.
+pub(crate) fn client_of(bootstrap: &str, id: &str) -> BaseProducer {
+    let client: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("transactional.id", id)
+        .create()
+        .expect("a client");
+    client.init_transactions(PATIENCE).expect("initialised");
+    client
 }
 
 /// Waits until so many slots are in a state.

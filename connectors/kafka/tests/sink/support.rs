@@ -10,7 +10,7 @@ use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -54,15 +54,38 @@ impl Topic {
 
     /// The same on a broker of the test's own.
     pub(crate) async fn at(bootstrap: &str, partitions: i32, properties: &[(&str, &str)]) -> Topic {
+        Topic::made(bootstrap, (partitions, 1), properties).await
+    }
+
+    /// A topic with one partition and three replicas.
+    pub(crate) async fn replicated(bootstrap: &str) -> Topic {
+        Topic::made(bootstrap, (1, 3), &[]).await
+    }
+
+    async fn made(bootstrap: &str, (partitions, replicas): (i32, i32), properties: &[(&str, &str)]) -> Topic {
         let name = unique_name("sink");
-        let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(replicas));
         for (key, value) in properties {
             topic = topic.set(key, value);
         }
         let results =
             admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
         results.into_iter().for_each(|result| drop(result.expect("create the topic")));
-        Topic { bootstrap: bootstrap.to_owned(), name }
+        let topic = Topic { bootstrap: bootstrap.to_owned(), name };
+        topic.wait_until_known();
+        topic
+    }
+
+    /// A broker hears of a new topic a moment after it was made.
+    fn wait_until_known(&self) {
+        let (consumer, started) = (self.consumer(), Instant::now());
+        loop {
+            let told = consumer.fetch_metadata(Some(&self.name), PATIENCE).expect("metadata");
+            if told.topics().iter().all(|topic| topic.error().is_none() && !topic.partitions().is_empty()) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "the topic is known in time");
+        }
     }
 
     pub(crate) async fn delete(&self) {
@@ -87,6 +110,8 @@ impl Topic {
             .set("bootstrap.servers", &self.bootstrap)
             .set("group.id", unique_name("reader"))
             .set("enable.partition.eof", "true")
+            // The end is told by an answer without records, and the broker keeps that back for so long.
+            .set("fetch.wait.max.ms", "5")
             .create()
             .expect("a consumer")
     }
@@ -103,12 +128,19 @@ impl Topic {
             match consumer.poll(PATIENCE) {
                 Some(Ok(message)) => read.push(owned(&message)),
                 Some(Err(KafkaError::PartitionEOF(_))) => return read,
+                // The client tries again, elsewhere.
+                Some(Err(error)) if is_of_a_lost_broker(&error) && started.elapsed() < PATIENCE => {}
                 Some(Err(error)) => panic!("reading back: {error}"),
                 // Other events end a poll, too.
                 None => assert!(started.elapsed() < PATIENCE, "a message or the end in time"),
             }
         }
     }
+}
+
+fn is_of_a_lost_broker(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure};
+    error.rdkafka_error_code().is_some_and(|code| matches!(code, AllBrokersDown | BrokerTransportFailure))
 }
 
 fn owned(message: &impl Message) -> Read {

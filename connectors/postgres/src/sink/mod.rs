@@ -26,7 +26,7 @@ mod collapse;
 pub(crate) mod commit;
 pub(crate) mod config;
 mod connect;
-mod encode;
+pub(crate) mod encode;
 pub(crate) mod error;
 pub(crate) mod failpoint;
 #[cfg(any(feature = "write-ahead", feature = "idempotent"))]
@@ -35,7 +35,7 @@ pub(crate) mod layout;
 mod open;
 mod reconnect;
 pub(crate) mod session;
-mod sql;
+pub(crate) mod sql;
 pub(crate) mod statement;
 pub(crate) mod stats;
 pub(crate) mod write;

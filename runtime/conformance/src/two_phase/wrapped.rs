@@ -25,6 +25,11 @@ where
         call.leave(self.sink.open(ctx).await)
     }
 
+    // It makes nothing happen that the sink would not do in `begin` else: no place to die of its own.
+    fn will_begin(&mut self, first: &TransactionName) {
+        self.sink.will_begin(first);
+    }
+
     async fn begin(&mut self, name: &TransactionName) -> Result<S::Handle, SinkError> {
         let call = self.fuse.enter(format_args!("begin {name}"))?;
         call.leave(self.sink.begin(name).await)
@@ -71,6 +76,10 @@ where
 
     fn restore_context(&mut self, contexts: &[Vec<u8>]) -> Result<(), SinkError> {
         self.sink.restore_context(contexts)
+    }
+
+    fn writers(&self) -> Option<u32> {
+        self.sink.writers()
     }
 
     fn transaction_timeout(&self) -> Option<Duration> {

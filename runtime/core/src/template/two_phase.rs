@@ -57,6 +57,13 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
     /// Connects and checks the target. Called once, first.
     fn open(&mut self, ctx: SinkContext) -> impl Future<Output = Result<(), SinkError>> + Send;
 
+    /// Told once, behind [`open`](TwoPhaseCommitSink::open) and the end of whatever was restored, and before the first
+    /// record: how the first transaction will be named if it is begun before the next barrier, and under which attempt all
+    /// of them will be. What they need can be made ready from here on, in the background.
+    fn will_begin(&mut self, first: &TransactionName) {
+        let _ = first;
+    }
+
     /// Begins a transaction, with the first record that goes into it.
     fn begin(
         &mut self,
@@ -127,6 +134,12 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
     fn restore_context(&mut self, contexts: &[Vec<u8>]) -> Result<(), SinkError> {
         let _ = contexts;
         Ok(())
+    }
+
+    /// Returns how many subtasks of a process write; `None` for each. Asked at each start, of a sink that is not open. What the
+    /// other subtasks have made goes to the first ones; all take part in every checkpoint.
+    fn writers(&self) -> Option<u32> {
+        None
     }
 
     /// Returns how long a transaction may stay open before the target drops it; `None` for ever.

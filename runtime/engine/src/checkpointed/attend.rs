@@ -85,6 +85,10 @@ impl Shell {
                 self.keep(run, &participant, checkpoint, *snapshot);
                 Vec::new()
             }
+            Event::StartsFound(participant, after) => {
+                let found = |subtask| Input::StartsFound { subtask, after };
+                run.subtask(&participant).map(found).into_iter().collect()
+            }
             Event::Ended(participant) => {
                 run.subtask(&participant).map(|subtask| Input::EndReached { subtask }).into_iter().collect()
             }

@@ -44,6 +44,8 @@ pub(crate) enum Event {
     Opened,
     /// Its part of a checkpoint.
     Acked(Participant, CheckpointId, Box<Snapshot>),
+    /// It has found out where it starts, and reads nothing before that is stored; it has snapshotted for this checkpoint last.
+    StartsFound(Participant, Option<CheckpointId>),
     /// It has read, or written, the last record.
     Ended(Participant),
     /// It has done what a complete checkpoint asks of it.

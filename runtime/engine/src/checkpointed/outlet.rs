@@ -31,6 +31,8 @@ pub(crate) enum Outlet<T> {
     Forward(mpsc::Sender<StreamElement<T>>),
     /// Records by their key, everything else to all.
     Exchange { to: Vec<mpsc::Sender<StreamElement<T>>>, key: KeyHash<T> },
+    /// Records to one of them, everything else to all.
+    Gather { to: Vec<mpsc::Sender<StreamElement<T>>>, at: usize },
     /// Through steps, or past a branch, in this task.
     Relay(Box<dyn Relay<T>>),
 }
@@ -40,6 +42,7 @@ impl<T> fmt::Debug for Outlet<T> {
         f.write_str(match self {
             Outlet::Forward(_) => "Forward",
             Outlet::Exchange { .. } => "Exchange",
+            Outlet::Gather { .. } => "Gather",
             Outlet::Relay(_) => "Relay",
         })
     }
@@ -51,6 +54,7 @@ impl<T: Send> Outlet<T> {
         match self {
             Outlet::Forward(to) => to.send(element).await.map_err(|_| Stopped::PeerGone),
             Outlet::Exchange { to, key } => exchange(to, key, element).await,
+            Outlet::Gather { to, at } => gather(to, *at, element).await,
             Outlet::Relay(relay) => relay.send(element).await,
         }
     }
@@ -59,7 +63,7 @@ impl<T: Send> Outlet<T> {
     pub(crate) fn begin_time(&mut self, ctx: &TimeContext) -> Option<TimeTerms> {
         match self {
             Outlet::Relay(relay) => relay.begin_time(ctx),
-            Outlet::Forward(_) | Outlet::Exchange { .. } => None,
+            Outlet::Forward(_) | Outlet::Exchange { .. } | Outlet::Gather { .. } => None,
         }
     }
 
@@ -67,7 +71,7 @@ impl<T: Send> Outlet<T> {
     pub(crate) async fn time(&mut self, event: TimeEvent, wanted: &mut Wanted) -> Result<(), Stopped> {
         match self {
             Outlet::Relay(relay) => relay.time(event, wanted).await,
-            Outlet::Forward(_) | Outlet::Exchange { .. } => Ok(()),
+            Outlet::Forward(_) | Outlet::Exchange { .. } | Outlet::Gather { .. } => Ok(()),
         }
     }
 
@@ -105,6 +109,25 @@ async fn exchange<T: Send>(
                 receiver.send(mark.element()).await.map_err(gone)?;
             }
         }
+        Sorted::Foreign => {}
+    }
+    Ok(())
+}
+
+async fn gather<T: Send>(
+    to: &[mpsc::Sender<StreamElement<T>>],
+    at: usize,
+    element: StreamElement<T>,
+) -> Result<(), Stopped> {
+    let gone = |_| Stopped::PeerGone;
+    match Sorted::from(element) {
+        Sorted::Mark(mark) => {
+            for receiver in to {
+                receiver.send(mark.element()).await.map_err(gone)?;
+            }
+        }
+        Sorted::Batch(batch) => to[at].send(StreamElement::Batch(batch)).await.map_err(gone)?,
+        Sorted::Refused(refused) => to[at].send(StreamElement::Refused(refused)).await.map_err(gone)?,
         Sorted::Foreign => {}
     }
     Ok(())

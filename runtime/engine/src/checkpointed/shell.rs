@@ -184,7 +184,7 @@ impl Shell {
         loop {
             match self.attempt(lease, &mut course).await {
                 Ok(last) => return Ok(self.report(lease.attempt(), last)),
-                Err(error) => self.wait_for_restart(error).await?,
+                Err(error) => self.wait_for_restart(unless_taken_over(error, lease).await?).await?,
             }
         }
     }
@@ -329,5 +329,21 @@ impl Shell {
                 }
             }
         }
+    }
+}
+
+/// Returns a failure, unless the store was taken over: then whatever failed may be the successor's doing, who fences what is
+/// not its own.
+async fn unless_taken_over(error: JobError, lease: &Lease) -> Result<JobError, JobError> {
+    if matches!(error, JobError::Cancelled | JobError::Store(_)) {
+        return Ok(error);
+    }
+    match lease.confirm().await {
+        Err(taken) if taken.is_taken_over() => {
+            tracing::warn!(cause = %ErrorChain(&error), "the job failed, and was taken over before");
+            Err(taken.into())
+        }
+        // A store that cannot be read is noticed when something is to be written.
+        _ => Ok(error),
     }
 }

@@ -7,6 +7,7 @@ use levada_core::{Storable, WriteOrder};
 use tokio::sync::mpsc;
 
 use super::flow::Flow;
+use super::gather::{Writers, gathering};
 use super::inlet::Inlet;
 use super::launch::{Launch, Role};
 use super::line::{Ending, Line};
@@ -63,12 +64,12 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         K: TwoPhaseCommitSink<T> + 'static,
         F: Fn(u32) -> K + Send + 'static,
     {
-        let (uid, make) = (uid.into(), Shared::new(make));
-        let part = TwoPhasePart::new(uid.clone(), options, make.clone());
+        let (uid, make, writers) = (uid.into(), Shared::new(make), Writers::default());
+        let part = TwoPhasePart::new(uid.clone(), options, make.clone(), writers.clone());
         let asked = make.clone();
         let writes = move || TwoPhaseCommitSink::<T>::write_order(&asked.make(0));
         let driver = move |subtask| TwoPhaseDriver::new(make.make(subtask), options);
-        self.resolving(part).sink(uid, false, writes, driver)
+        self.resolving(part).sink_with(writers, uid, false, writes, driver)
     }
 
     /// Adds what the sink has to do once a start.
@@ -78,7 +79,22 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     }
 
     pub(super) fn sink<D, F>(
+        self,
+        uid: impl Into<String>,
+        is_idempotent: bool,
+        writes: impl Fn() -> WriteOrder + Send + 'static,
+        make_driver: F,
+    ) -> L::Ended
+    where
+        D: SinkDriver<T> + 'static,
+        F: Fn(u32) -> D + Send + 'static,
+    {
+        self.sink_with(Writers::default(), uid, is_idempotent, writes, make_driver)
+    }
+
+    fn sink_with<D, F>(
         mut self,
+        writers: Writers,
         uid: impl Into<String>,
         is_idempotent: bool,
         writes: impl Fn() -> WriteOrder + Send + 'static,
@@ -93,7 +109,8 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         self.writes.push((uid.clone(), Box::new(writes)));
         let Flow { job, stages, sinks_idempotent, sinks, writes, segment } = self;
         let spawn = move |launch: &mut Launch<'_>, line| {
-            let sink = Sink { uid: &uid, make_driver: &make_driver };
+            let writers = writers.fewer_than(launch.parallelism);
+            let sink = Sink { uid: &uid, writers, make_driver: &make_driver };
             sink.spawn_behind(launch, line, &segment);
         };
         let sinks_idempotent = sinks_idempotent && is_idempotent;
@@ -101,9 +118,17 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     }
 }
 
+/// Wires one task to one.
+fn straight<T>() -> (Outlet<T>, Inlet<T>) {
+    let (sender, receiver) = mpsc::channel(CAPACITY);
+    (Outlet::Forward(sender), Inlet::new(vec![receiver]))
+}
+
 /// A sink whose tasks are spawned.
 struct Sink<'a, D> {
     uid: &'a str,
+    /// How many subtasks write, if not all.
+    writers: Option<u32>,
     make_driver: &'a dyn Fn(u32) -> D,
 }
 
@@ -116,7 +141,7 @@ impl<D> Sink<'_, D> {
         D: SinkDriver<T> + 'static,
     {
         match (segment.inflow.open(launch, line), &segment.steps) {
-            (Feeds::Inlets(inlets), Steps::Chain(make)) => {
+            (Feeds::Inlets(inlets), Steps::Chain(make)) if self.writers.is_none() => {
                 for (subtask, inlet) in (0..).zip(inlets) {
                     self.spawn_task(launch, subtask, inlet, make(subtask));
                 }
@@ -124,12 +149,14 @@ impl<D> Sink<'_, D> {
             // Steps run with a source, so that they overlap the writing; and where lines part, nobody of them waits for a
             // snapshot of another's sink.
             (feeds, steps) => {
-                let (senders, receivers): (Vec<_>, Vec<_>) =
-                    (0..launch.parallelism).map(|_| mpsc::channel(CAPACITY)).unzip();
-                let outlets = steps.wire(launch, senders.into_iter().map(Outlet::Forward).collect());
+                let (outlets, inlets) = match self.writers {
+                    Some(writers) => gathering(launch.parallelism, writers),
+                    None => (0..launch.parallelism).map(|_| straight()).unzip(),
+                };
+                let outlets = steps.wire(launch, outlets);
                 spawn_tasks(launch, feeds, outlets);
-                for (subtask, receiver) in (0..).zip(receivers) {
-                    self.spawn_task(launch, subtask, Inlet::new(vec![receiver]), Box::new(Identity));
+                for (subtask, inlet) in (0..).zip(inlets) {
+                    self.spawn_task(launch, subtask, inlet, Box::new(Identity));
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use levada_core::template::{Fate, TwoPhaseCommitSink};
 use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
 
+use super::gather::Writers;
 use super::sink_part::{BoxFuture, FoundTransaction, Shared, SinkPart, SinkResolver};
 use crate::driver::{DriverError, JobRecovery, StoredTransaction, TwoPhaseOptions, without_pending};
 
@@ -15,12 +16,13 @@ pub(crate) struct TwoPhasePart<T, F> {
     uid: String,
     options: TwoPhaseOptions,
     make: Shared<F>,
+    writers: Writers,
     records: PhantomData<fn(T)>,
 }
 
 impl<T, F> TwoPhasePart<T, F> {
-    pub(crate) fn new(uid: String, options: TwoPhaseOptions, make: Shared<F>) -> Self {
-        Self { uid, options, make, records: PhantomData }
+    pub(super) fn new(uid: String, options: TwoPhaseOptions, make: Shared<F>, writers: Writers) -> Self {
+        Self { uid, options, make, writers, records: PhantomData }
     }
 }
 
@@ -32,6 +34,8 @@ where
 {
     fn resolver(&self) -> Box<dyn SinkResolver> {
         let (sink, records) = (self.make.make(0), PhantomData);
+        // Before the tasks of this start are wired.
+        self.writers.set(sink.writers());
         Box::new(TwoPhaseResolver { uid: self.uid.clone(), options: self.options, sink, records })
     }
 }

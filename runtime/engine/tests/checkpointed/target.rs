@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     /// `inspect` answers that it cannot tell, and `fence` does nothing.
     pub(crate) is_simple: bool,
     pub(crate) timeout: Option<Duration>,
+    /// How many subtasks write; all unless set.
+    pub(crate) writers: Option<u32>,
 }
 
 /// The target, shared by the sinks of all subtasks, attempts and jobs.
@@ -220,6 +222,10 @@ impl TwoPhaseCommitSink<u64> for TargetSink {
             }
         }
         Ok(())
+    }
+
+    fn writers(&self) -> Option<u32> {
+        self.target.lock().writers
     }
 
     fn transaction_timeout(&self) -> Option<Duration> {

@@ -19,6 +19,7 @@ mod config;
 mod error;
 mod ledger;
 mod message;
+mod origins;
 mod producer;
 mod reports;
 mod serialise;

@@ -4,13 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::ClientConfig;
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -31,9 +29,6 @@ const LEAST_TRY: Duration = Duration::from_secs(1);
 
 /// How much longer than a call's own timeout its thread is waited for.
 const CALL_GRACE: Duration = Duration::from_secs(5);
-
-/// How long the coordinators may take over a marker.
-const MARK_WITHIN: Duration = Duration::from_secs(30);
 
 /// An idempotent producer that knows of every message what became of it.
 ///
@@ -179,7 +174,8 @@ impl Producer {
         }
         let bytes = message.bytes();
         let weight = self.ledger.take_room(bytes).await?;
-        self.hand_over(message, Sent { weight, bytes, origin: origin.cloned() })
+        let origin = origin.map(|origin| self.client.context().origins.shorten(origin));
+        self.hand_over(message, Sent { weight, bytes, origin })
     }
 
     fn hand_over(&self, message: &Message<'_>, sent: Sent) -> Result<(), ProduceError> {
@@ -201,6 +197,7 @@ impl Producer {
         let fatal = self.client.client().fatal_error();
         let cause = fatal.map_or_else(|| ClientError::of(&error), |(code, text)| ClientError { code, text });
         let topic = message.topic.to_owned();
+        let origin = origin.and_then(|origin| self.client.context().origins.full(origin));
         self.ledger
             .note_failed(weight, Undelivered { topic, partition: message.partition, origin, bytes, cause });
         self.ledger.check()
@@ -256,28 +253,6 @@ impl Producer {
         self.ledger.failures()
     }
 
-    /// Writes a marker into the transaction: an offset of `group` that is visible when the records are.
-    pub(crate) async fn mark(
-        &self,
-        id: &str,
-        group: &str,
-        (topic, partition): (&str, u32),
-        checkpoint: CheckpointId,
-    ) -> Result<(), ProduceError> {
-        let failed = |cause| in_transaction(id, "write the marker of a transaction of", &cause);
-        let offsets = marker(topic, partition, checkpoint).map_err(failed)?;
-        let (client, group, within) = (Arc::clone(&self.client), group.to_owned(), MARK_WITHIN);
-        let marked = on_own_thread("writing the marker of a transaction", within + CALL_GRACE, move || {
-            // Without an address it connects to nothing: it only has the group's name.
-            let consumer: BaseConsumer = ClientConfig::new().set("group.id", group).create()?;
-            let named = consumer.group_metadata();
-            let named = named.ok_or_else(|| KafkaError::ClientCreation("no group metadata".to_owned()))?;
-            client.send_offsets_to_transaction(&offsets, &named, within)
-        })
-        .await?;
-        marked.map_err(failed)
-    }
-
     /// Aborts the transaction through the client.
     pub(crate) async fn abort(&self, id: &str, within: Duration) -> Result<(), ProduceError> {
         let client = Arc::clone(&self.client);
@@ -302,15 +277,6 @@ impl Producer {
             Err(_) => Err(ProduceError::Stuck { doing: "ending", within }),
         }
     }
-}
-
-/// The offset that stands for a checkpoint.
-fn marker(topic: &str, partition: u32, checkpoint: CheckpointId) -> KafkaResult<TopicPartitionList> {
-    let mut offsets = TopicPartitionList::new();
-    let mut offset = offsets.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));
-    offset.set_metadata(checkpoint.attempt.to_string());
-    offset.set_offset(Offset::Offset(i64::try_from(checkpoint.sequence).unwrap_or(i64::MAX)))?;
-    Ok(offsets)
 }
 
 fn in_transaction(id: &str, doing: &'static str, cause: &rdkafka::error::KafkaError) -> ProduceError {

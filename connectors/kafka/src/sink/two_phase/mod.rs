@@ -11,8 +11,12 @@
 //! [`Resolver`] is the half that needs no producer: it asks, commits, aborts and fences by handles alone. A start uses it
 //! before there is any producer, because making one initialises its id, which ends what is open under it.
 
+mod mark;
 mod resolver;
 mod sink;
+mod start;
 
 pub use resolver::{ResolveError, Resolver};
+pub(in crate::sink) use sink::ByCoordinator;
 pub use sink::TransactionalSink;
+pub use start::StartError;

@@ -11,19 +11,23 @@ use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::failpoint::fail_point;
 use crate::protocol::{
     Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
 };
+use crate::sink::metrics::SinkMetrics;
 use crate::sink::recovery::{
     AbortSettled, Answer, CommitSettled, DescribedTransaction, Description, Evidence, Marker, NotPrepared,
     Terms, TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate,
     settled_abort, settled_commit, to_fence,
 };
 
-/// How long one step may take, retries included.
+/// How long one step may take, retries included, unless told otherwise.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Before the end of a transaction is sent again: markers are written in milliseconds.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For how long a marker is waited for that is being decided: as above, or not at all.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -94,7 +98,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
+    pub(super) fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
         move |cause| Self::Protocol { doing, cause: Box::new(cause) }
     }
 
@@ -122,10 +126,12 @@ impl From<ResolveError> for SinkError {
 /// Asks about transactions, and commits, aborts and fences them.
 #[derive(Debug)]
 pub struct Resolver {
-    admin: ProtocolClient,
-    naming: TransactionNaming,
+    pub(super) admin: ProtocolClient,
+    pub(super) naming: TransactionNaming,
     clock: Arc<dyn Clock>,
     margin: Duration,
+    pub(super) within: Duration,
+    metrics: SinkMetrics,
 }
 
 /// What this process has begun, by transactional id: a fence of the same attempt spares what is younger.
@@ -140,16 +146,25 @@ impl Resolver {
         clock: Arc<dyn Clock>,
         margin: Duration,
     ) -> Self {
-        Self { admin, naming, clock, margin }
+        Self { admin, naming, clock, margin, within: WITHIN, metrics: SinkMetrics::new() }
+    }
+
+    /// Sets how long one step may take, retries included; 30 s unless set.
+    #[must_use]
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Sets where it counts what it does; an account of its own unless set.
+    #[must_use]
+    pub fn metrics(mut self, metrics: SinkMetrics) -> Self {
+        self.metrics = metrics;
+        self
     }
 
     fn terms(&self) -> Terms {
         Terms { now: self.clock.now(), margin: self.margin }
-    }
-
-    /// The group whose offsets are the markers of a subtask.
-    pub(super) fn marker_group(&self, subtask: u32) -> String {
-        self.naming.marker_group(subtask)
     }
 
     /// Notes what is begun in this process, for [`fence`](Self::fence).
@@ -163,7 +178,10 @@ impl Resolver {
     }
 
     /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
-    pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
+    pub(in crate::sink) async fn prepared(
+        &self,
+        handle: &TransactionHandle,
+    ) -> Result<Timestamp, ResolveError> {
         let doing = "ask whether a transaction waits for its commit";
         let description = self.describe(&handle.transactional_id, doing).await?;
         check_prepared(handle, &description, self.terms())
@@ -171,7 +189,7 @@ impl Resolver {
     }
 
     async fn describe(&self, id: &str, doing: &'static str) -> Result<Description, ResolveError> {
-        let mut told = self.admin.describe(&[id], WITHIN).await.map_err(ResolveError::asking(doing))?;
+        let mut told = self.admin.describe(&[id], self.within).await.map_err(ResolveError::asking(doing))?;
         Ok(told
             .remove(id)
             .flatten()
@@ -183,15 +201,28 @@ impl Resolver {
     /// # Errors
     /// The brokers cannot be asked.
     pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
-        let cluster =
-            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        fail_point!("kafka::inspect::before");
+        let cluster = self
+            .admin
+            .cluster(&[], self.within)
+            .await
+            .map_err(ResolveError::asking("ask for the cluster"))?;
         let retention = self.retention().await;
         let mut fates = Vec::with_capacity(handles.len());
         for some in handles.chunks(AT_ONCE) {
             let asked = some.iter().map(|handle| self.fate_of(handle, &cluster.id, retention));
             fates.extend(try_join_all(asked).await?);
         }
+        handles.iter().zip(&fates).for_each(|(handle, fate)| self.note_found(handle, *fate));
+        fail_point!("kafka::inspect::after");
         Ok(fates)
+    }
+
+    fn note_found(&self, handle: &TransactionHandle, fate: Fate) {
+        if handle.records > 0 && matches!(fate, Fate::Pending | Fate::Expiring) {
+            let since = handle.start.unwrap_or_else(|| self.clock.now());
+            self.metrics.note_found(&handle.transactional_id, since, finite(handle.timeout), handle.records);
+        }
     }
 
     /// How long brokers keep the offsets of a group without members; nothing where they do not tell, for then a marker that is
@@ -207,7 +238,7 @@ impl Resolver {
     }
 
     async fn smallest_setting(&self, name: &'static str) -> Result<Option<u64>, ProtocolError> {
-        let told = self.admin.broker_settings(&[name], WITHIN).await?;
+        let told = self.admin.broker_settings(&[name], self.within).await?;
         let values = told.values().filter_map(|settings| settings.get(name)?.as_ref()?.parse().ok());
         Ok(values.min())
     }
@@ -229,6 +260,10 @@ impl Resolver {
         retention: Duration,
     ) -> Result<Fate, ResolveError> {
         let cluster_id = cluster_id.to_owned();
+        // Nobody else's silence is asked for.
+        if cluster_id != handle.cluster_id {
+            return Ok(Fate::Unknown);
+        }
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
         let silent = Evidence { cluster_id, description, marker: Marker::Silent };
         let told = fate(handle, &silent, self.terms());
@@ -239,13 +274,29 @@ impl Resolver {
         Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
     }
 
-    /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
+    /// [KSK-15] Reads the newest marker of the id of a transaction, where it would be.
     async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
-        let group = self.marker_group(handle.subtask);
+        let group = TransactionNaming::marker_group(&handle.transactional_id);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = self.admin.stable_offsets(&group, &place, WITHIN).await;
-        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        let doing = "read the marker of a transaction";
+        let now =
+            self.admin.offsets_now(&group, &place, self.within).await.map_err(ResolveError::asking(doing))?;
+        // What is visible stays so, whatever becomes of a later transaction under the id.
+        if let Some(seen) = now.get(&(topic.clone(), partition))
+            && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
+            && newest >= handle.checkpoint
+        {
+            return Ok(marker);
+        }
+        let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN.min(self.within)).await
+        {
+            // A later one under the id waits for its commit, which may wait for this answer.
+            Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
+                return Ok(Marker::Silent);
+            }
+            read => read.map_err(ResolveError::asking(doing))?,
+        };
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {
@@ -258,7 +309,7 @@ impl Resolver {
     /// [KSK-09] Commits a transaction. Succeeds if it is committed already.
     ///
     /// # Errors
-    /// It was aborted, nobody tells, or it cannot be done within 30 s.
+    /// It was aborted, nobody tells, or it cannot be done in [time](Self::within).
     ///
     /// # Cancel safety
     /// After a drop it may be committed or not; the same call finds out.
@@ -266,24 +317,45 @@ impl Resolver {
         if handle.records == 0 {
             return Ok(());
         }
-        self.end(handle, true).await
+        fail_point!("kafka::commit::before_end");
+        let begun = Instant::now();
+        let ended = self.end(handle, true).await;
+        match &ended {
+            Ok(()) => {
+                fail_point!("kafka::commit::after_end");
+                self.metrics.note_committed(&handle.transactional_id, begun.elapsed());
+            }
+            Err(ResolveError::Lost { .. }) => {
+                self.metrics.note_lost(&handle.transactional_id, handle.records);
+            }
+            Err(error) if error.is_retriable() => self.metrics.note_retry(),
+            Err(_) => {}
+        }
+        ended
     }
 
     /// Aborts a transaction. Succeeds if it is aborted already, or was never there.
     ///
     /// # Errors
-    /// It is committed, or it cannot be done within 30 s.
+    /// It is committed, or it cannot be done in [time](Self::within).
     ///
     /// # Cancel safety
     /// After a drop it may be aborted or not; the same call finds out.
     pub async fn abort(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
-        self.end(handle, false).await
+        fail_point!("kafka::roll_back::before_end");
+        self.end(handle, false).await?;
+        fail_point!("kafka::roll_back::after_end");
+        self.metrics.note_aborted(&handle.transactional_id);
+        Ok(())
     }
 
     /// Whether a transaction has ended as it was asked to, where the coordinator refuses; `false`: ask again.
     async fn has_ended(&self, handle: &TransactionHandle, commit: bool) -> Result<bool, ResolveError> {
-        let cluster =
-            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
+        let cluster = self
+            .admin
+            .cluster(&[], self.within)
+            .await
+            .map_err(ResolveError::asking("ask for the cluster"))?;
         let fate = self.found(handle, &cluster.id, self.retention().await).await?;
         let transaction = || handle.to_string();
         if !commit {
@@ -304,12 +376,8 @@ impl Resolver {
     /// Sends the end until it is through. An answer that was lost is no reason to ask: the same end again is harmless, because
     /// nothing else has this epoch.
     async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
-        let until = Instant::now() + WITHIN;
-        let key = TransactionKey {
-            transactional_id: &handle.transactional_id,
-            producer_id: handle.producer_id,
-            epoch: handle.epoch,
-        };
+        let until = Instant::now() + self.within;
+        let key = key_of(handle);
         let ending = if commit { Ending::Commit } else { Ending::Abort };
         let transaction = || handle.to_string();
         loop {
@@ -334,6 +402,7 @@ impl Resolver {
             if until <= Instant::now() {
                 return Err(ResolveError::asking("end a transaction")(error));
             }
+            self.metrics.note_retry();
             tracing::debug!(transaction = %handle, %error, "the end of a transaction is sent again");
             TokioSleeper.sleep(PAUSE).await;
         }
@@ -349,35 +418,41 @@ impl Resolver {
         kept: &[TransactionHandle],
         timeout: Duration,
     ) -> Result<(), ResolveError> {
+        fail_point!("kafka::fence::before_list");
         let doing = "list the transactions that are left over";
         // What is complete can neither be written to nor ended: late writes to it are refused.
         let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
-        let open = self.admin.list(&states, WITHIN).await.map_err(ResolveError::asking(doing))?;
+        let open = self.admin.list(&states, self.within).await.map_err(ResolveError::asking(doing))?;
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ids = open.iter().map(|listed| listed.transactional_id.as_str());
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
+        fail_point!("kafka::fence::listed");
         for some in left_over.chunks(AT_ONCE) {
-            let fenced = some.iter().map(|id| self.admin.fence(id, timeout, WITHIN));
+            let fenced = some.iter().map(|id| self.admin.fence(id, timeout, self.within));
             let doing = "fence a transactional id that was left over";
             try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
+            self.metrics.note_fenced(some.len() as u64);
         }
+        fail_point!("kafka::fence::after");
         Ok(())
     }
 
-    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
-    pub(super) async fn probe(&self) -> Result<String, ResolveError> {
-        let cluster =
-            self.admin.cluster(&[], WITHIN).await.map_err(ResolveError::asking("ask for the cluster"))?;
-        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
-        Ok(cluster.id)
-    }
-
     /// The brokers' bound for the timeout of transactions, if they tell.
-    pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
+    pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))
     }
+}
+
+pub(super) fn key_of(handle: &TransactionHandle) -> TransactionKey<'_> {
+    let TransactionHandle { transactional_id, producer_id, epoch, .. } = handle;
+    TransactionKey { transactional_id, producer_id: *producer_id, epoch: *epoch }
+}
+
+/// The timeout of a transaction; none where brokers are told that there is none.
+fn finite(timeout: Duration) -> Option<Duration> {
+    (timeout.as_millis() < i32::MAX as u128).then_some(timeout)
 }
 
 /// The same in the words of the decision.

@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
+use tokio::sync::watch;
 
+use super::mark::Marking;
 use super::resolver::Resolver;
+use crate::failpoint::fail_point;
 use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use crate::sink::metrics::SinkMetrics;
 use crate::sink::producing::{
     Guarantee, InBatch, KafkaSinkConfig, Outgoing, ProduceError, Serialise, SinkConfigError,
 };
 use crate::sink::recovery::{Partitions, SlotName, TransactionHandle, TransactionNaming};
-use crate::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots};
+use crate::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots, Standings};
 
 /// How long an abort may take when a job ends.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
@@ -36,6 +40,8 @@ pub struct TransactionalSink<T, S> {
     uid: String,
     clock: Arc<dyn Clock>,
     margin: Duration,
+    resolve_within: Option<Duration>,
+    metrics: SinkMetrics,
     serialise: S,
     outgoing: Outgoing,
     running: Option<Running>,
@@ -90,6 +96,8 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
             uid: uid.into(),
             clock: Arc::new(SystemClock),
             margin: Duration::from_secs(10),
+            resolve_within: None,
+            metrics: SinkMetrics::new(),
             serialise,
             outgoing: Outgoing::new(),
             running: None,
@@ -112,6 +120,27 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
         self
     }
 
+    /// Sets how long each question to the brokers about transactions, and each commit, may take before it fails, retries
+    /// included; default 30 s. Whoever drives the sink may try again.
+    #[must_use]
+    pub fn resolve_within(mut self, within: Duration) -> Self {
+        self.resolve_within = Some(within);
+        self
+    }
+
+    /// Sets where it counts what it does; an account of its own unless set. The sinks of a job share one, so that it tells of
+    /// all subtasks, and of what a start has found.
+    #[must_use]
+    pub fn metrics(mut self, metrics: SinkMetrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Returns how its producers stand, now and after each change; `None` before they are being made ready.
+    pub fn slots(&self) -> Option<watch::Receiver<Standings>> {
+        self.running.as_ref()?.slots.as_ref().map(Slots::standings)
+    }
+
     fn running(&mut self) -> Result<&mut Running, SinkError> {
         self.running.as_mut().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the Kafka sink is not open"))
     }
@@ -124,8 +153,11 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
         let naming = naming.map_err(|cause| fatal(cause.into()))?;
         let config = ProtocolConfig::from_properties(self.config.all_properties());
         let admin = config.and_then(ProtocolClient::new).map_err(|cause| fatal(cause.into()))?;
-        let resolver = Resolver::new(admin.clone(), naming.clone(), Arc::clone(&self.clock), self.margin);
-        Ok(Connecting { subtask: ctx.subtask, timeout: self.config.timeout(), naming, resolver, admin })
+        let resolver = Resolver::new(admin.clone(), naming.clone(), Arc::clone(&self.clock), self.margin)
+            .metrics(self.metrics.clone());
+        let resolver = self.resolve_within.into_iter().fold(resolver, Resolver::within);
+        let (timeout, topics) = (self.config.timeout(), self.config.topics.clone());
+        Ok(Connecting { subtask: ctx.subtask, timeout, topics, naming, resolver, admin })
     }
 }
 
@@ -133,6 +165,7 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
 struct Connecting {
     subtask: u32,
     timeout: Duration,
+    topics: Vec<String>,
     naming: TransactionNaming,
     resolver: Resolver,
     admin: ProtocolClient,
@@ -141,27 +174,11 @@ struct Connecting {
 impl Connecting {
     /// Connects, without a producer: nothing is initialised.
     async fn connect(self) -> Result<Running, SinkError> {
-        let Self { subtask, timeout, naming, resolver, admin } = self;
-        let cluster_id = resolver.probe().await?;
-        check_timeout(timeout, &resolver).await?;
+        let Self { subtask, timeout, topics, naming, resolver, admin } = self;
+        let cluster_id = resolver.check_start(timeout, &topics).await?;
         let (frozen, committed) = (BTreeMap::new(), VecDeque::new());
         let (slots, open, unused) = (None, None, None);
         Ok(Running { subtask, naming, resolver, admin, cluster_id, slots, open, unused, frozen, committed })
-    }
-}
-
-/// [KSK-19] The broker refuses a longer one only when the first producer is made, and tells no bound.
-async fn check_timeout(ours: Duration, resolver: &Resolver) -> Result<(), SinkError> {
-    match resolver.longest_timeout().await? {
-        Some(longest) if ours > longest => {
-            let text = format!(
-                "the transaction timeout of {ours:?} is above the brokers' transaction.max.timeout.ms, {longest:?}. It has to \
-                 be at most that, and at least the checkpoint interval, the checkpoint's timeout and the longest outage \
-                 together after which a restart shall still commit: raise the brokers' bound, or lower ours and one of these"
-            );
-            Err(SinkError::new(ErrorClass::Fatal, text))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -177,10 +194,11 @@ impl Running {
             None => self.slots(config, checkpoint.attempt)?.open().await?,
         };
         self.resolver.note_begun(slot.id(), checkpoint);
+        fail_point!("kafka::begin::opened");
         Ok(self.open.insert(slot))
     }
 
-    /// The attempt is told with the first transaction, so slots are made ready from then on.
+    /// The attempt is told behind the opening, so slots are made ready from then on.
     fn slots(
         &mut self,
         config: &KafkaSinkConfig,
@@ -204,11 +222,19 @@ impl Running {
             && *covered <= complete
         {
             let Some((_, slot)) = self.committed.pop_front() else { return };
-            self.resolver.note_decided(slot.id());
             if let Some(slots) = &mut self.slots {
                 slots.free(slot);
             }
         }
+    }
+}
+
+/// What was not pre-committed is nobody's from here on. What was is known until it is decided: the checkpoint that names it may
+/// be complete, and a fence that comes late must spare it.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let never_committed = self.open.iter().chain(&self.unused);
+        never_committed.for_each(|slot| self.resolver.note_decided(slot.id()));
     }
 }
 
@@ -221,12 +247,26 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         Ok(())
     }
 
+    fn will_begin(&mut self, first: &TransactionName) {
+        let Some(running) = self.running.as_mut() else { return };
+        // To others nothing comes, where the driver has asked who writes.
+        if running.subtask >= self.config.writers {
+            return;
+        }
+        // What is wrong is told by the transaction that needs a slot.
+        if let Err(error) = running.slots(&self.config, first.checkpoint.attempt) {
+            tracing::debug!(error = %levada_core::ErrorChain(&error), "no slot is made ready");
+        }
+    }
+
     async fn begin(&mut self, name: &TransactionName) -> Result<TransactionHandle, SinkError> {
         let (config, timeout) = (self.config.clone(), self.config.timeout());
+        let (metrics, now, finite) = (self.metrics.clone(), self.clock.now(), self.config.finite_timeout());
         let running = self.running()?;
         let cluster_id = running.cluster_id.clone();
         let slot = running.begin(&config, name.checkpoint).await?;
         let ProducerIdentity { producer_id, epoch } = slot.identity();
+        metrics.note_begun(slot.id(), now, finite);
         Ok(TransactionHandle {
             transactional_id: slot.id().to_owned(),
             producer_id,
@@ -263,10 +303,12 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
                 slot.send(&message, Some(&origin)).await?;
             }
         }
+        fail_point!("kafka::write::after_batch");
         Ok(())
     }
 
     async fn pre_commit(&mut self, handle: &mut TransactionHandle) -> Result<(), SinkError> {
+        let (metrics, timeout) = (self.metrics.clone(), self.config.finite_timeout());
         let running = self.running()?;
         let slot = running.open.take();
         let slot = slot.ok_or_else(|| SinkError::new(ErrorClass::Fatal, "no transaction is open"))?;
@@ -274,11 +316,11 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
             *covered = Some(handle.checkpoint);
         }
-        let group = running.resolver.marker_group(running.subtask);
-        let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
-        let frozen = match marked {
+        let marking = Marking { resolver: &running.resolver, handle };
+        let frozen = match slot.freeze_marked(&marking).await? {
             Freeze::Frozen(frozen) => frozen,
             Freeze::Empty(slot) => {
+                metrics.forget(slot.id());
                 running.unused = Some(slot);
                 return Ok(());
             }
@@ -289,7 +331,11 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
             let partition = i32::try_from(partition).unwrap_or(i32::MAX);
             handle.partitions.entry(topic).or_default().insert(partition);
         }
-        handle.start = Some(running.resolver.prepared(handle).await?);
+        fail_point!("kafka::pre_commit::before_describe");
+        let start = running.resolver.prepared(handle).await?;
+        fail_point!("kafka::pre_commit::described");
+        handle.start = Some(start);
+        metrics.note_prepared(&handle.transactional_id, start, timeout, handle.records);
         running.frozen.insert(handle.transactional_id.clone(), frozen);
         Ok(())
     }
@@ -297,22 +343,30 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     async fn commit(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
         let running = self.running()?;
         running.resolver.commit(handle).await?;
+        // No fence can hurt it any more.
+        running.resolver.note_decided(&handle.transactional_id);
         if let Some(slot) = running.frozen.remove(&handle.transactional_id) {
             running.committed.push_back((None, slot));
         }
+        fail_point!("kafka::commit::before_free");
         // The driver commits what is covered by a complete checkpoint, and this one was.
         running.free_up_to(handle.checkpoint);
         Ok(())
     }
 
     async fn abort(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
+        let metrics = self.metrics.clone();
         let running = self.running()?;
         if let Some(open) = running.open.take_if(|open| open.id() == handle.transactional_id) {
             if open.is_empty() {
+                metrics.forget(open.id());
                 running.unused = Some(open);
                 return Ok(());
             }
+            fail_point!("kafka::abort::before");
             drop(open.abort(ABORT_WITHIN).await?);
+            metrics.note_aborted(&handle.transactional_id);
+            fail_point!("kafka::abort::after");
             running.resolver.note_decided(&handle.transactional_id);
             return Ok(());
         }
@@ -331,23 +385,33 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         Ok(self.running()?.resolver.fence(first, kept, timeout).await?)
     }
 
+    fn writers(&self) -> Option<u32> {
+        Some(self.config.writers)
+    }
+
     fn transaction_timeout(&self) -> Option<Duration> {
         self.config.finite_timeout()
     }
 
     async fn close(&mut self) {
         // Producers end on their own threads; what is frozen is left to whoever recovers.
-        self.running = None;
+        let Some(running) = self.running.take() else { return };
+        let open = running.open.iter().map(OpenSlot::id);
+        let frozen = running.frozen.keys().map(String::as_str);
+        open.chain(frozen).for_each(|id| self.metrics.forget(id));
     }
 }
 
-/// Learns a producer's identity from the coordinator of its id.
+/// Learns a producer's identity from the coordinator of its id, and sees to it that the marker's group has a coordinator: the
+/// client that finds none does not ask again for as long as nothing else happens.
 #[derive(Debug)]
-struct ByCoordinator(ProtocolClient);
+pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let within = Duration::from_secs(30);
+        self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
+        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
         let told = told.ok_or("its coordinator does not know it")?;
         match told.state {
             State::Empty => {

@@ -117,15 +117,19 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> TwoPhaseDriver<T, S> {
     }
 
     async fn begin(&mut self) -> Result<StoredTransaction<S::Handle>, DriverError> {
-        let ctx = self.stage.context()?;
-        let checkpoint = self.stage.next_checkpoint()?;
-        let name = TransactionName { subtask: ctx.sink.subtask, checkpoint };
+        let name = self.name()?;
         // Before the target's own clock starts, so that the age is never told too low.
-        let begun_at = ctx.clock.now();
+        let begun_at = self.stage.context()?.clock.now();
         fail_point!("tpc::before_begin");
         let handle = self.sink.begin(&name).await.map_err(DriverError::sink("begin a transaction"))?;
         fail_point!("tpc::after_begin");
-        Ok(StoredTransaction { handle, checkpoint, begun_at, records: 0 })
+        Ok(StoredTransaction { handle, checkpoint: name.checkpoint, begun_at, records: 0 })
+    }
+
+    /// Names a transaction that begins now.
+    fn name(&self) -> Result<TransactionName, DriverError> {
+        let subtask = self.stage.context()?.sink.subtask;
+        Ok(TransactionName { subtask, checkpoint: self.stage.next_checkpoint()? })
     }
 
     /// Pre-commits the open transaction, which pends from then on.
@@ -255,7 +259,10 @@ impl<T: Send, S: TwoPhaseCommitSink<T>> SinkDriver<T> for TwoPhaseDriver<T, S> {
             self.resolve(entry).await?;
         }
         let contexts = entries.into_iter().filter_map(|entry| entry.context).collect::<Vec<_>>();
-        self.sink.restore_context(&contexts).map_err(DriverError::sink("take its context back"))
+        self.sink.restore_context(&contexts).map_err(DriverError::sink("take its context back"))?;
+        let first = self.name()?;
+        self.sink.will_begin(&first);
+        Ok(())
     }
 
     async fn write(&mut self, batch: Batch<T>, ctx: &WriteContext) -> Result<(), DriverError> {
