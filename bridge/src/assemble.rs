@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use levada_core::async_io::{AsyncSettings, Batching};
 use levada_core::time::StrategyError;
-use levada_core::{Budget, SinkError};
-use levada_engine::{Job, JobHandle, ShapeError, Skipped};
+use levada_core::{Budget, Keyed, SinkError, Source};
+use levada_engine::async_io::Enriched;
+use levada_engine::{Job, JobHandle, RunnableJob, ShapeError, Skipped};
 use levada_kafka::source::{
     ConfigError, Headers, Isolation, KafkaSource, KafkaSourceConfig, StartAt, StopAt,
 };
@@ -16,11 +18,12 @@ use thiserror::Error;
 
 use crate::cli::Until;
 use crate::config::{
-    ColumnPart, KeyFrom, Pipeline, Poison, PostgresPart, StartFrom, TableMode, Tombstones, Unit,
+    ColumnPart, EnrichPart, KeyFrom, Pipeline, Poison, PostgresPart, StartFrom, TableMode, Tombstones, Unit,
 };
 use crate::decode::Decode;
+use crate::enrich::{Enrich, LookupConfigError, settings, stage_name};
 use crate::event_time::strategy;
-use crate::observe::Observed;
+use crate::observe::{Observed, ObservedLookup};
 
 /// A pipeline that cannot be assembled. Nothing was started.
 #[derive(Debug, Error)]
@@ -29,6 +32,15 @@ pub enum AssembleError {
     /// The source refuses its settings.
     #[error("source.kafka")]
     Kafka(#[from] ConfigError),
+    /// A lookup refuses its settings.
+    #[error("enrich: {step:?}")]
+    Lookup {
+        /// The step.
+        step: String,
+        /// Why.
+        #[source]
+        cause: LookupConfigError,
+    },
     /// A name cannot be one.
     #[error("sink.postgres.table")]
     Table(#[from] IdentifierError),
@@ -86,11 +98,57 @@ pub fn assemble(pipeline: &Pipeline, until: Option<Until>) -> Result<Assembled, 
         Some(watermark) => decoded.watermarks("watermark", strategy(&pipeline.event_time, watermark)?),
         None => decoded,
     };
-    let job = timed.atomic_sink("postgres", move |_| PostgresSink::new(sink.clone())).start()?;
+    let steps = steps(pipeline)?;
+    let lookups: Vec<_> = steps.iter().map(Step::observed).collect();
+    let job = enriched(timed, steps, move |_| PostgresSink::new(sink.clone())).start()?;
     // Starting has made every source.
     let sources = statuses.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let observed = Observed::new(pipeline.name.as_str(), job.time(), job.progress(), sources);
+    let observed = Observed::new(pipeline.name.as_str(), job.time(), job.progress(), sources)
+        .lookups(job.calls(), lookups);
     Ok(Assembled { job, observed })
+}
+
+/// A lookup on the way, ready to be called.
+struct Step {
+    name: String,
+    function: Enrich,
+    settings: AsyncSettings<Keyed, Keyed>,
+    batching: Batching,
+}
+
+impl Step {
+    fn observed(&self) -> ObservedLookup {
+        ObservedLookup { name: self.name.clone(), opened: self.function.opened() }
+    }
+}
+
+fn steps(pipeline: &Pipeline) -> Result<Vec<Step>, AssembleError> {
+    let step = |part: &EnrichPart| {
+        let refused = |cause| AssembleError::Lookup { step: part.name.clone(), cause };
+        let (settings, batching) = settings(part);
+        let function = Enrich::new(part, &pipeline.name).map_err(refused)?;
+        Ok(Step { name: part.name.clone(), function, settings, batching })
+    };
+    pipeline.enrich.iter().map(step).collect()
+}
+
+/// Puts the lookups between what was read and the sink.
+fn enriched<S, F>(
+    read: levada_engine::Pipeline<S, Keyed>,
+    steps: Vec<Step>,
+    make_sink: F,
+) -> RunnableJob<S, PostgresSink, Keyed>
+where
+    S: Source + 'static,
+    F: Fn(u32) -> PostgresSink + Send + 'static,
+{
+    let mut steps = steps.into_iter();
+    let Some(first) = steps.next() else { return read.atomic_sink("postgres", make_sink) };
+    let begun = read.async_map_many(stage_name(&first.name), first.function, first.settings, first.batching);
+    let add = |before: Enriched<S, Keyed, Keyed>, step: Step| {
+        before.async_map_many(stage_name(&step.name), step.function, step.settings, step.batching)
+    };
+    steps.fold(begun, add).atomic_sink("postgres", make_sink)
 }
 
 /// Makes the source's settings.

@@ -7,7 +7,7 @@ use levada_core::ErrorChain;
 
 use crate::config::ConfigErrors;
 use crate::exit::Exit;
-use crate::{checkpoint, config, logs, run};
+use crate::{checkpoint, config, logs, run, transactions};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -39,6 +39,9 @@ enum Command {
     /// Looks into a checkpoint store.
     #[command(subcommand, after_help = checkpoint::EXIT_CODES)]
     Checkpoint(checkpoint::Command),
+    /// Looks at Kafka transactions of jobs with checkpoints, and ends them by hand.
+    #[command(subcommand, after_help = transactions::EXIT_CODES)]
+    Transactions(transactions::Command),
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,6 +77,7 @@ pub fn main() -> Exit {
     match Cli::parse().command {
         Command::Run(arguments) => run_pipeline(&arguments),
         Command::Checkpoint(command) => on_runtime(checkpoint::run(command)),
+        Command::Transactions(command) => on_runtime(transactions::run(command)),
     }
 }
 

@@ -16,6 +16,7 @@ mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod decode;
+pub mod enrich;
 pub mod event_time;
 pub mod exit;
 mod http;
@@ -23,6 +24,7 @@ mod logs;
 pub mod observe;
 mod run;
 mod startup;
+mod transactions;
 
 /// Every fail point on the way of a record, in the order in which a claim and a commit pass them.
 #[cfg(feature = "failpoints")]

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::cli::{LogFormat, Until};
 use crate::config::{
-    KeyFrom, Pipeline, Poison, StartFrom, TableMode, TimeFrom, Tombstones, WatermarkPart, WithoutTime,
+    EnrichPart, Found, KeyFrom, Miss, Pipeline, Poison, Rows, StartFrom, TableMode, TimeFrom, Tombstones,
+    WatermarkPart, WithoutTime,
 };
 
 /// Prints the block as text, or logs it as one line.
@@ -22,6 +23,7 @@ pub(crate) fn announce(pipeline: &Pipeline, until: Option<Until>, format: LogFor
                 topics = text("topics"),
                 assignment = text("assignment"),
                 table = text("table"),
+                enriched = text("enriched"),
                 order = text("order"),
                 poison = text("poison"),
                 event_time = text("event time"),
@@ -83,6 +85,7 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
             ),
         ),
         ("table", table(pipeline)),
+        ("enriched", enriched(&pipeline.enrich)),
         ("order", order(sink.key.as_ref())),
         ("poison", poison(source.poison).to_owned()),
         ("event time", pipeline.watermark.as_ref().map_or_else(no_time, |part| event_time(pipeline, part))),
@@ -118,6 +121,38 @@ fn table(pipeline: &Pipeline) -> String {
         }
         (TableMode::Insert, Some(columns)) => format!("{}, insert; key ({columns})", sink.table),
         (TableMode::Insert, None) => format!("{}, insert without a key: one row a record", sink.table),
+    }
+}
+
+fn enriched(steps: &[EnrichPart]) -> String {
+    let step = |step: &EnrichPart| {
+        let place = match &step.found {
+            Found::Table { table, .. } => table.as_str(),
+            Found::Query { .. } => "a query",
+        };
+        let fields: Vec<_> = step.fields.iter().map(|(field, _)| field.as_str()).collect();
+        let miss = match (step.rows, step.miss) {
+            (Rows::One, _) => "exactly one row must match",
+            (Rows::First, Miss::Nulls) => "null where none matches",
+            (Rows::First, Miss::Drop) => "dropped where none matches",
+            (Rows::First, Miss::Fail) => "stops where none matches",
+        };
+        let kept = match (step.preload, step.cache) {
+            (Some(every), _) => format!(", read whole every {every:?}"),
+            (None, Some(_)) => ", with a cache".to_owned(),
+            (None, None) => String::new(),
+        };
+        format!("{} from {place} ({miss}{kept}; {:?} at most)", fields.join(", "), step.timeout)
+    };
+    match steps {
+        [] => "nothing is looked up".to_owned(),
+        steps => {
+            let steps: Vec<_> = steps.iter().map(step).collect();
+            format!(
+                "{}; as things are at the time of the lookup, which a replay may see changed",
+                steps.join("; ")
+            )
+        }
     }
 }
 

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada::observe::line::{Line, NAMED};
-use levada::observe::{Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics};
+use levada::observe::{
+    ClientStatistics, Lookup, Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics,
+};
+use levada_core::async_io::CallMetrics;
 use levada_core::{Committed, SplitId, Tally, Timestamp};
 use levada_engine::Balance;
+use levada_postgres::lookup::LookupStats;
 
 /// 2013-01-01T00:00:00Z
 const NEW_YEAR: Timestamp = Timestamp(1_356_998_400_000);
@@ -31,7 +35,8 @@ fn observation(partitions: Vec<Partition>, subtasks: Vec<Subtask>) -> Observatio
     let tally = Tally { read: 9, skipped: 2, ..Tally::default() };
     balance.add(tally, Committed { written: 7, ..Committed::default() });
     let at = NEW_YEAR.saturating_add(Duration::from_secs(60));
-    Observation { pipeline: Arc::from("p"), at, balance, commits: 3, partitions, subtasks }
+    let lookups = Vec::new();
+    Observation { pipeline: Arc::from("p"), at, balance, commits: 3, partitions, subtasks, lookups }
 }
 
 fn subtask(watermark: Option<Timestamp>, is_idle: bool, late: u64) -> Subtask {
@@ -44,7 +49,18 @@ fn subtask(watermark: Option<Timestamp>, is_idle: bool, late: u64) -> Subtask {
         at_sink: None,
         late_at_sink: 0,
     };
-    Subtask { time: Some(time), gaps: 4, lost: 5, ..Subtask::default() }
+    Subtask {
+        time: Some(time),
+        gaps: 4,
+        lost: 5,
+        offset_commits: 6,
+        failed_offset_commits: 1,
+        batches: 7,
+        batch_wait: Duration::from_millis(250),
+        longest_batch_wait: Duration::from_millis(125),
+        client: ClientStatistics::of(r#"{"replyq": 1, "tx": 2, "tx_bytes": 3, "rx": 4, "rx_bytes": 5}"#),
+        ..Subtask::default()
+    }
 }
 
 /// [TIM-21] [SRC-33] in part: the log.
@@ -99,6 +115,34 @@ fn watermark_of_the_pipeline_is_the_smallest_that_counts() {
     assert_eq!(of(vec![Subtask::default()]), None);
 }
 
+/// [ASY-15] [LKP-05] what lookups do, with a histogram of how long their calls take.
+#[test]
+fn metrics_say_how_lookups_stand() {
+    let mut calls = CallMetrics::default();
+    (calls.in_flight, calls.timeouts, calls.retries) = (3, 1, 2);
+    calls.latency.record(Duration::from_millis(3));
+    calls.latency.record(Duration::from_secs(60));
+    let mut stats = LookupStats::default();
+    (stats.keys, stats.hits, stats.negative_hits, stats.not_found, stats.null_keys) = (100, 60, 7, 5, 2);
+    let mut observed = observation(Vec::new(), Vec::new());
+    observed.lookups = vec![Lookup { name: "plane".to_owned(), calls, stats, kept: 40 }];
+    let text = metrics::text(observed).expect("text");
+    for line in [
+        "levada_lookup_in_flight{pipeline=\"p\",lookup=\"plane\"} 3",
+        "levada_lookup_timeouts_total{pipeline=\"p\",lookup=\"plane\"} 1",
+        "levada_lookup_retries_total{pipeline=\"p\",lookup=\"plane\"} 2",
+        "levada_lookup_unmatched_keys_total{pipeline=\"p\",lookup=\"plane\"} 14",
+        "levada_lookup_cache_hits_total{pipeline=\"p\",lookup=\"plane\"} 60",
+        "levada_lookup_kept_keys{pipeline=\"p\",lookup=\"plane\"} 40",
+        "levada_lookup_call_seconds_sum{pipeline=\"p\",lookup=\"plane\"} 60.003",
+        "levada_lookup_call_seconds_count{pipeline=\"p\",lookup=\"plane\"} 2",
+        "levada_lookup_call_seconds_bucket{le=\"0.005\",pipeline=\"p\",lookup=\"plane\"} 1",
+        "levada_lookup_call_seconds_bucket{le=\"+Inf\",pipeline=\"p\",lookup=\"plane\"} 2",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
 /// [TIM-21] [SRC-33] in part: the metrics. Values are exact, a reason is one word, counts add up to the balance.
 #[test]
 fn metrics_say_what_was_observed() {
@@ -121,6 +165,16 @@ fn metrics_say_what_was_observed() {
         "levada_source_records_without_timestamp_total{pipeline=\"p\",subtask=\"0\",outcome=\"taken_from_record\"} 1",
         "levada_source_gaps_total{pipeline=\"p\",subtask=\"0\"} 4",
         "levada_source_lost_offsets_total{pipeline=\"p\",subtask=\"0\"} 5",
+        "levada_source_offset_commits_total{pipeline=\"p\",subtask=\"0\",outcome=\"ok\"} 6",
+        "levada_source_offset_commits_total{pipeline=\"p\",subtask=\"0\",outcome=\"failed\"} 1",
+        "levada_source_batches_total{pipeline=\"p\",subtask=\"0\"} 7",
+        "levada_source_batch_wait_seconds_total{pipeline=\"p\",subtask=\"0\"} 0.25",
+        "levada_source_longest_batch_wait_seconds{pipeline=\"p\",subtask=\"0\"} 0.125",
+        "levada_source_client_requests_total{pipeline=\"p\",subtask=\"0\"} 2",
+        "levada_source_client_sent_bytes_total{pipeline=\"p\",subtask=\"0\"} 3",
+        "levada_source_client_responses_total{pipeline=\"p\",subtask=\"0\"} 4",
+        "levada_source_client_received_bytes_total{pipeline=\"p\",subtask=\"0\"} 5",
+        "levada_source_client_queued_events{pipeline=\"p\",subtask=\"0\"} 1",
         "levada_watermark_lag_seconds{pipeline=\"p\"} 60.0",
     ] {
         assert!(text.lines().any(|found| found == line), "no {line:?} in\n{text}");
@@ -141,6 +195,7 @@ fn unknown_values_are_left_out() {
         assert!(!text.contains(&sample), "{sample} in\n{text}");
     }
     assert!(!text.contains("levada_watermark_timestamp_seconds{"), "{text}");
+    assert!(!text.contains("levada_source_client_requests_total{"), "{text}");
 }
 
 #[test]

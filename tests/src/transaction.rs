@@ -1,6 +1,8 @@
 //! Transactions of another producer, left open for as long as a test likes.
 
-use levada_testcontainers::unique_name;
+use levada_core::Timestamp;
+use levada_core::time::OpenTransaction;
+use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -9,6 +11,8 @@ use crate::process::PATIENCE;
 /// An open transaction. What it has written is at the broker, and may not be read yet.
 pub struct Transaction {
     topic: String,
+    brokers: String,
+    id: String,
     producer: BaseProducer,
 }
 
@@ -24,15 +28,16 @@ impl Transaction {
     /// # Panics
     /// Panics if the broker does not let it.
     pub fn begin(brokers: &str, topic: &str) -> Self {
+        let id = unique_name("transaction");
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
-            .set("transactional.id", unique_name("transaction"))
+            .set("transactional.id", &id)
             .set("transaction.timeout.ms", "600000")
             .create()
             .expect("a producer");
         producer.init_transactions(PATIENCE).expect("the broker knows the producer");
         producer.begin_transaction().expect("a transaction");
-        Self { topic: topic.to_owned(), producer }
+        Self { topic: topic.to_owned(), brokers: brokers.to_owned(), id, producer }
     }
 
     /// Writes records with these timestamps, each with its timestamp as its value, and waits until the broker has them.
@@ -51,6 +56,27 @@ impl Transaction {
         }
         self.producer.flush(PATIENCE).expect("the broker takes the records");
         self
+    }
+
+    /// Returns whose it is, and since when, as Kafka's own tool tells it.
+    ///
+    /// # Panics
+    /// Panics if it does not.
+    pub fn told(&self) -> OpenTransaction {
+        let words = ["--bootstrap-server", &self.brokers, "describe", "--transactional-id", &self.id];
+        // The tool is that of any broker.
+        let kafka = Kafka::shared().expect("Kafka");
+        let mut tool = kafka.tool("org.apache.kafka.tools.TransactionsCommand", words).expect("the tool");
+        let printed = String::from_utf8_lossy(&tool.output().expect("the tool runs").stdout).into_owned();
+        let mut lines = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let number = |name: &str| {
+            let place = names.iter().position(|found| *found == name);
+            let value = place.and_then(|place| values.get(place)?.parse().ok());
+            value.unwrap_or_else(|| panic!("no {name} in {printed:?}"))
+        };
+        let since = Some(Timestamp(number("CurrentTransactionStartTimeMs")));
+        OpenTransaction { producer_id: number("ProducerId"), since }
     }
 
     /// Commits it.

@@ -123,7 +123,8 @@ fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
     let rest = "event_time: {from: field, field: at, unit: ms, without: record}\n\
                 watermark: {bound: 10s, every: 50ms, idle_after: 200ms}\n\
                 http: 127.0.0.1:0\nlog: {every: 200ms}\n";
-    let pipeline = setting.pipeline("    poison: skip\n", rest);
+    let source = "    poison: skip\n    properties: {statistics.interval.ms: '100'}\n";
+    let pipeline = setting.pipeline(source, rest);
     let mut bridge = BridgeCommand::new(LEVADA, &pipeline).start();
     let address = address_of(&mut bridge);
     let of = |name: &str, partition: u32, more: &str, value: &str| {
@@ -156,6 +157,14 @@ fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
             "levada_committed_records_total{pipeline=\"test\",outcome=\"skipped\"} 1".to_owned(),
         ],
     );
+    // The client tells of itself now and then, and batches have waited for the sink, if only for a moment.
+    let counted = ["source_client_received_bytes", "source_batches", "source_batch_wait_seconds"];
+    let counted = counted.map(|name| format!("levada_{name}_total{{pipeline=\"test\",subtask=\"0\"}}"));
+    let is_counted = || {
+        let scrape = get(&address, "/metrics");
+        counted.iter().all(|sample| scrape.contains(sample.as_str()) && value(&scrape, sample) > 0.0)
+    };
+    wait_until(PATIENCE, "the counts of the client and of batches", is_counted).expect("counts");
     // The source says so after it has looked twice.
     let waited = of("behind_transaction_seconds", 2, "", "");
     let is_told = || value(&get(&address, "/metrics"), &waited) > 0.0;
@@ -166,7 +175,7 @@ fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
     assert!(get(&address, "/other").starts_with("HTTP/1.1 404 "), "nothing else is served");
     is_documented(&scrape);
 
-    bridge.wait_for_log("blocked (behind an open transaction, at 1 of 2)");
+    bridge.wait_for_log("blocked (behind an open transaction, at 1 of 2, producer ");
     bridge.wait_for_log("2 idle, 1 blocked");
     open.abort_transaction(PATIENCE).expect("an end of the transaction");
     wait_for(&address, &[of("status", 2, ",status=\"idle\",reason=\"\"", "1"), of("position", 2, "", "3")]);
@@ -182,6 +191,62 @@ fn an_empty_and_a_blocked_partition_are_seen_with_their_reasons() {
     }
     assert!(!format!("{log}{scrape}").contains("secret-value"), "{log}");
     assert_eq!(setting.rows(), "3");
+}
+
+/// [TIM-17] [TIM-06] the bridge's own `max_drift`: the partition that runs ahead rests, and is said to; what is written to it
+/// meanwhile is not in the table, though it stood at the broker before what is. It goes on when the other one has come after it.
+#[test]
+fn a_partition_that_runs_ahead_of_max_drift_rests_until_the_other_one_comes_after() {
+    let setting = Setting::new(2);
+    let send = |partition: i32, numbers: &[u32]| {
+        for number in numbers {
+            let record = format!("{{\"id\": {}{number}, \"at\": {number}000}}", partition + 1);
+            setting.topic.send(Some(partition), None, Some(&record));
+        }
+        setting.topic.flush();
+    };
+    let rows = |expected: &str| {
+        let arrived = wait_until(PATIENCE, "the rows", || setting.rows() == expected);
+        assert!(arrived.is_ok(), "expected {expected} rows, found {}", setting.rows());
+    };
+    let rest = "event_time: {from: field, field: at, unit: ms}\n\
+                watermark: {bound: 0s, every: 20ms, idle_after: 1h, max_drift: 10s}\nhttp: 127.0.0.1:0\n";
+    let mut bridge = BridgeCommand::new(LEVADA, &setting.pipeline("", rest)).start();
+    let address = address_of(&mut bridge);
+    let status = |partition: u32, status: &str, reason: &str| {
+        let topic = &setting.topic.name;
+        format!(
+            "levada_partition_status{{pipeline=\"test\",topic=\"{topic}\",partition=\"{partition}\",status=\"{status}\",\
+             reason=\"{reason}\"}} 1"
+        )
+    };
+    send(0, &[1000]);
+    send(1, &[1000, 5000]);
+    rows("3");
+    wait_for(&address, &[status(0, "caught_up", ""), status(1, "blocked", "drift")]);
+    send(1, &[5001, 5002]);
+    send(0, &[1001, 1002, 1003]);
+    rows("6");
+    assert_eq!(
+        setting
+            .database
+            .psql("SELECT count(*) FROM t WHERE id > 20000 AND at > 5000000")
+            .expect("SQL")
+            .trim(),
+        "0",
+        "what the partition ahead holds is not read"
+    );
+    let scrape = wait_for(&address, &[status(1, "blocked", "drift")]);
+    let topic = &setting.topic.name;
+    let rested = format!(
+        "levada_partition_spent_seconds{{pipeline=\"test\",topic=\"{topic}\",partition=\"1\",state=\"paused\"}}"
+    );
+    assert!(value(&scrape, &rested) > 0.0, "{scrape}");
+    send(0, &[4995]);
+    rows("9");
+    wait_for(&address, &[status(0, "caught_up", ""), status(1, "caught_up", "")]);
+    bridge.signal(Signal::SIGTERM);
+    bridge.finish().expect_code(0);
 }
 
 /// The table of metrics in the documentation, and what is served: the same names, kinds and labels.

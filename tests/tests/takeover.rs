@@ -31,8 +31,12 @@ impl Setting {
     }
 
     fn command_with(&self, rest: &str) -> BridgeCommand {
+        self.command_from("earliest", rest)
+    }
+
+    fn command_from(&self, start: &str, rest: &str) -> BridgeCommand {
         let pipeline = format!(
-            "{rest}name: test\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json}}\n\
+            "{rest}name: test\nsource:\n  kafka: {{brokers: '{}', topics: {}, format: json, start: {start}}}\n\
              sink:\n  postgres: {{url: '{}', table: t, mode: insert}}\n",
             self.kafka.bootstrap(),
             self.topic.name,
@@ -80,6 +84,40 @@ fn second_process_takes_over_and_the_first_names_it() {
     second.signal(Signal::SIGTERM);
     second.finish().expect_code(0);
     assert_eq!(setting.rows(), "2000|2000");
+}
+
+/// [SRC-13] [TPL-22] "latest" is found out by the first process, once for all its partitions. It is stopped, or killed, before it
+/// has read anything; records come; the process that takes over reads all of them, and nothing of what was there before.
+#[test]
+fn whoever_takes_over_starts_where_the_first_process_found_latest_to_be() {
+    for is_killed in [false, true] {
+        let setting = Setting::new();
+        setting.send(0..100);
+        let mut first = setting.command_from("latest", "").start();
+        first.wait_for_log("claimed");
+        match is_killed {
+            true => first.kill(),
+            false => {
+                first.signal(Signal::SIGSTOP);
+                first.wait_until_stopped();
+            }
+        }
+        setting.send(100..300);
+        let mut second = setting.command_from("latest", "").start();
+        second.wait_for_log("claimed");
+        setting.wait_for_rows("200|200");
+        if !is_killed {
+            // It goes on from the same start, and finds out at its first commit.
+            first.signal(Signal::SIGCONT);
+            expect_fenced_by(first, &second);
+        }
+        setting.send(300..400);
+        setting.wait_for_rows("300|300");
+        assert_eq!(setting.database.psql("SELECT min(n), max(n) FROM t").expect("SQL").trim(), "100|399");
+        second.signal(Signal::SIGTERM);
+        second.finish().expect_code(0);
+        assert_eq!(setting.rows(), "300|300");
+    }
 }
 
 /// [TPL-22] three processes of two subtasks each, started in the same moment: one goes on, and the others name it.

@@ -2,7 +2,7 @@
 
 /// On which side of its column a cell stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Left,
     /// Numbers, so that their digits stand below each other.
     Right,
@@ -10,22 +10,22 @@ pub(super) enum Side {
 
 /// Rows below a heading.
 #[derive(Debug)]
-pub(super) struct Columns<const N: usize> {
+pub(crate) struct Columns<const N: usize> {
     sides: [Side; N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Columns<N> {
-    pub(super) fn new(heading: [(&str, Side); N]) -> Self {
+    pub(crate) fn new(heading: [(&str, Side); N]) -> Self {
         Self { sides: heading.map(|(_, side)| side), rows: vec![heading.map(|(name, _)| name.to_owned())] }
     }
 
-    pub(super) fn add(&mut self, row: [String; N]) {
+    pub(crate) fn add(&mut self, row: [String; N]) {
         self.rows.push(row);
     }
 
     /// Writes the rows, two blanks between columns, none at the end of a line.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut widths = [0; N];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {

@@ -7,7 +7,7 @@
 //!                                    └──▶ json: one document      ──▶
 //! ```
 
-mod columns;
+pub(crate) mod columns;
 mod json;
 mod list;
 mod show;
@@ -78,7 +78,7 @@ pub(crate) struct Verify {
     place: Place,
 }
 
-fn parse_id(text: &str) -> Result<CheckpointId, String> {
+pub(crate) fn parse_id(text: &str) -> Result<CheckpointId, String> {
     let parsed = text.split_once('-').and_then(|(attempt, sequence)| {
         Some(CheckpointId::new(attempt.parse().ok()?, sequence.parse().ok()?))
     });
@@ -155,11 +155,11 @@ fn print(report: &Report) -> Exit {
 }
 
 /// Writes one line for each damage: where, and what is wrong.
-fn damage_lines(damages: &[Damage]) -> String {
+pub(crate) fn damage_lines(damages: &[Damage]) -> String {
     damages.iter().map(|damage| format!("DAMAGED  {damage} {}\n", damage.flaw)).collect()
 }
 
 /// Counts things in words: `1 part`, `2 parts`.
-fn counted(number: u64, thing: &str) -> String {
+pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

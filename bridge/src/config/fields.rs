@@ -181,13 +181,47 @@ impl<'a> Field<'a> {
             self.error("must name at least one");
             return None;
         }
-        let item = |(number, node): (usize, &'a Node)| {
-            Field { path: format!("{}[{number}]", self.path), line: node.line, node, errors: self.errors }
-                .name()
-        };
         // Collecting first reports every item, not only the first bad one.
-        let names: Vec<_> = items.iter().enumerate().map(item).collect();
+        let names: Vec<_> = self.items()?.iter().map(Field::name).collect();
         names.into_iter().collect()
+    }
+
+    /// Reads one name or a list of names, each of which may stand there once.
+    pub(crate) fn distinct_names(&self) -> Option<Vec<String>> {
+        let names = self.names()?;
+        if let Some(number) = (1..names.len()).find(|number| names[..*number].contains(&names[*number])) {
+            self.error(format!("{:?} is named twice", names[number]));
+        }
+        Some(names)
+    }
+
+    /// Reads a list.
+    pub(crate) fn items(&self) -> Option<Vec<Field<'a>>> {
+        let Kind::List(items) = &self.node.kind else {
+            self.error(format!("expected a list, found {}", self.node.describe()));
+            return None;
+        };
+        let item = |(number, node): (usize, &'a Node)| Field {
+            path: format!("{}[{number}]", self.path),
+            line: node.line,
+            node,
+            errors: self.errors,
+        };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    /// Reads pairs of names: a section whose keys the user chooses, or names that stand for themselves.
+    pub(crate) fn pairs(&self) -> Option<Vec<(String, String)>> {
+        if !matches!(self.node.kind, Kind::Map(_)) {
+            return Some(self.distinct_names()?.into_iter().map(|name| (name.clone(), name)).collect());
+        }
+        let pair = |(name, field): (&str, Field<'_>)| Some((name.to_owned(), field.name()?));
+        let pairs: Vec<_> = self.section()?.all().map(pair).collect();
+        if pairs.is_empty() {
+            self.error("must name at least one");
+            return None;
+        }
+        pairs.into_iter().collect()
     }
 
     /// Reads one of a few words.

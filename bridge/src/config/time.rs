@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fields::{Field, Section};
-use super::pipeline::{UNITS, Unit};
+use super::postgres::{UNITS, Unit};
 
 /// Where a record's event time comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

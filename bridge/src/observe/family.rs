@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use levada_core::async_io::Histogram;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -28,11 +29,18 @@ pub(super) struct Sample {
 pub(super) enum Number {
     Whole(u64),
     Real(f64),
+    Many(Histogram),
 }
 
 impl From<u64> for Number {
     fn from(number: u64) -> Self {
         Number::Whole(number)
+    }
+}
+
+impl From<Histogram> for Number {
+    fn from(durations: Histogram) -> Self {
+        Number::Many(durations)
     }
 }
 
@@ -79,6 +87,15 @@ impl Family {
         Self { name, help, kind: MetricType::Counter, samples: samples.into_iter().collect() }
     }
 
+    /// Makes a histogram.
+    pub(super) fn histogram(
+        name: &'static str,
+        help: &'static str,
+        samples: impl IntoIterator<Item = Sample>,
+    ) -> Self {
+        Self { name, help, kind: MetricType::Histogram, samples: samples.into_iter().collect() }
+    }
+
     /// Writes it down. A metric without values is named all the same, so that one can look it up.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut metric = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
@@ -94,6 +111,12 @@ impl Family {
     fn write(&self, metric: &mut MetricEncoder<'_>, value: Number) -> Result<(), fmt::Error> {
         const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
         match (self.kind, value) {
+            (_, Number::Many(durations)) => {
+                let bound = |bound: Option<Duration>| bound.map_or(f64::MAX, |bound| bound.as_secs_f64());
+                let buckets: Vec<_> = durations.buckets().map(|(to, count)| (bound(to), count)).collect();
+                let (sum, count) = (durations.sum().as_secs_f64(), durations.count());
+                metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            }
             (MetricType::Counter, Number::Whole(value)) => metric.encode_counter(&value, NO_EXEMPLAR),
             (MetricType::Counter, Number::Real(value)) => metric.encode_counter(&value, NO_EXEMPLAR),
             (_, Number::Whole(value)) => metric.encode_gauge(&value),

@@ -12,7 +12,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::Observation;
+use super::client::ClientStatistics;
 use super::family::{Family, Number, Sample};
+use super::lookup;
+use super::names;
 use super::partition::Partition;
 
 /// What the text is, as HTTP names it.
@@ -42,8 +45,11 @@ struct Scrape(Observation);
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in
-            pipeline(&self.0).into_iter().chain(partitions(&self.0.partitions)).chain(subtasks(&self.0))
+        for family in pipeline(&self.0)
+            .into_iter()
+            .chain(partitions(&self.0.partitions))
+            .chain(subtasks(&self.0))
+            .chain(lookup::families(&self.0.lookups))
         {
             family.encode(&mut encoder)?;
         }
@@ -66,21 +72,21 @@ fn pipeline(observation: &Observation) -> Vec<Family> {
     let version = Sample::of([("version", env!("CARGO_PKG_VERSION"))], 1);
     let watermark = observation.watermark();
     vec![
-        Family::gauge("build_info", "The program that serves this", [version]),
+        Family::gauge(names::BUILD_INFO, "The program that serves this", [version]),
         Family::counter(
-            "read_records",
+            names::READ_RECORDS,
             "Records read, and committed with what became of them",
             [Sample::alone(balance.tally.read)],
         ),
-        Family::counter("committed_records", "What became of the records that are committed", outcomes),
-        Family::counter("commits", "Commits of rows together with positions", [Sample::alone(*commits)]),
+        Family::counter(names::COMMITTED_RECORDS, "What became of the records that are committed", outcomes),
+        Family::counter(names::COMMITS, "Commits of rows together with positions", [Sample::alone(*commits)]),
         Family::gauge(
-            "watermark_timestamp_seconds",
+            names::WATERMARK_TIMESTAMP_SECONDS,
             "No more records up to this event time, in seconds since 1970",
             watermark.map(|watermark| Sample::alone(epoch_seconds(watermark))),
         ),
         Family::gauge(
-            "watermark_lag_seconds",
+            names::WATERMARK_LAG_SECONDS,
             "How far the watermark is behind the wall clock",
             watermark.map(|watermark| Sample::alone(observation.behind(watermark))),
         ),
@@ -96,77 +102,77 @@ fn partitions(partitions: &[Partition]) -> Vec<Family> {
     };
     vec![
         Family::gauge(
-            "partition_position",
+            names::PARTITION_POSITION,
             "The first offset that was not read yet",
             each(|of| of.position.map(Number::from)),
         ),
         Family::gauge(
-            "partition_committed_position",
+            names::PARTITION_COMMITTED_POSITION,
             "The first offset that is not committed with its rows yet",
             each(|of| of.committed.map(Number::from)),
         ),
         Family::gauge(
-            "partition_high_watermark",
+            names::PARTITION_HIGH_WATERMARK,
             "The end of the partition, open transactions included",
             each(|of| of.high_watermark.map(Number::from)),
         ),
         Family::gauge(
-            "partition_last_stable_offset",
+            names::PARTITION_LAST_STABLE_OFFSET,
             "The end of what may be read, where the partition was read up to it",
             each(|of| of.last_stable_offset.map(Number::from)),
         ),
         Family::gauge(
-            "partition_lag_records",
+            names::PARTITION_LAG_RECORDS,
             "Offsets from the position to the high watermark",
             each(|of| of.lag.map(Number::from)),
         ),
         Family::gauge(
-            "partition_stable_lag_records",
+            names::PARTITION_STABLE_LAG_RECORDS,
             "Offsets from the position to the last stable offset",
             each(|of| of.stable_lag.map(Number::from)),
         ),
         Family::gauge(
-            "partition_lag_seconds",
+            names::PARTITION_LAG_SECONDS,
             "Age of the record read last, 0 where all is read",
             each(|of| of.time_lag.map(Number::from)),
         ),
         Family::gauge(
-            "partition_behind_transaction_seconds",
+            names::PARTITION_BEHIND_TRANSACTION_SECONDS,
             "How long an open transaction has been in front, 0 where none is",
             each(|of| Some(of.behind_transaction.unwrap_or_default().into())),
         ),
         Family::gauge(
-            "partition_transaction_hangs",
+            names::PARTITION_TRANSACTION_HANGS,
             "1 where that is longer than a transaction may live",
             each(|of| Some(u64::from(of.is_hanging).into())),
         ),
         Family::gauge(
-            "partition_watermark_timestamp_seconds",
+            names::PARTITION_WATERMARK_TIMESTAMP_SECONDS,
             "The partition's own watermark, in seconds since 1970",
             each(|of| of.watermark.map(epoch_seconds)),
         ),
         Family::gauge(
-            "partition_watermark_lag_seconds",
+            names::PARTITION_WATERMARK_LAG_SECONDS,
             "How far that is behind the wall clock",
             each(|of| of.watermark_lag.map(Number::from)),
         ),
         Family::gauge(
-            "partition_status",
+            names::PARTITION_STATUS,
             "1 for what the partition is doing, and why if it is blocked",
             partitions.iter().map(status),
         ),
         Family::gauge(
-            "partition_spent_seconds",
+            names::PARTITION_SPENT_SECONDS,
             "How the partition's time was spent since it was added",
             partitions.iter().flat_map(spent),
         ),
         Family::counter(
-            "partition_records",
+            names::PARTITION_RECORDS,
             "Records read since the start",
             each(|of| Some(of.records.into())),
         ),
         Family::counter(
-            "partition_bytes",
+            names::PARTITION_BYTES,
             "Bytes of the keys and values of these records",
             each(|of| Some(of.bytes.into())),
         ),
@@ -213,69 +219,123 @@ fn subtasks(observation: &Observation) -> Vec<Family> {
         };
         numbered().filter_map(of).collect::<Vec<_>>()
     };
+    let outcome = |outcome, value: fn(&super::Subtask) -> u64| {
+        let of = move |(subtask, number): (&super::Subtask, u32)| {
+            Sample::of([("subtask", number.to_string())], value(subtask)).and([("outcome", outcome)])
+        };
+        numbered().map(of).collect::<Vec<_>>()
+    };
+    let of_client = |value: fn(&ClientStatistics) -> u64| {
+        let of = |(subtask, number): (&super::Subtask, u32)| {
+            Some(Sample::of([("subtask", number.to_string())], value(subtask.client.as_ref()?)))
+        };
+        numbered().filter_map(of).collect::<Vec<_>>()
+    };
     vec![
         Family::gauge(
-            "source_watermark_timestamp_seconds",
+            names::SOURCE_WATERMARK_TIMESTAMP_SECONDS,
             "The merged watermark of the subtask's partitions, in seconds since 1970",
             of_time(|of| of.watermark.map(epoch_seconds)),
         ),
         Family::gauge(
-            "source_is_idle",
+            names::SOURCE_IS_IDLE,
             "1 where nobody waits for the subtask",
             of_time(|of| Some(u64::from(of.is_idle).into())),
         ),
         Family::counter(
-            "source_late_records",
+            names::SOURCE_LATE_RECORDS,
             "Records that the subtask's watermark had covered when they were read",
             of_time(|of| Some(of.late.into())),
         ),
         Family::counter(
-            "source_records_without_timestamp",
+            names::SOURCE_RECORDS_WITHOUT_TIMESTAMP,
             "Records without an event time, by what became of them",
             [without("taken_from_record", |of| of.taken_from_record), without("failed", |of| of.failed)]
                 .concat(),
         ),
         Family::gauge(
-            "sink_watermark_timestamp_seconds",
+            names::SINK_WATERMARK_TIMESTAMP_SECONDS,
             "The watermark that has come to the sink, in seconds since 1970",
             of_time(|of| of.at_sink.map(epoch_seconds)),
         ),
         Family::counter(
-            "sink_late_records",
+            names::SINK_LATE_RECORDS,
             "Records that came to the sink behind a watermark that had covered them",
             of_time(|of| Some(of.late_at_sink.into())),
         ),
         Family::gauge(
-            "source_is_cut_off",
+            names::SOURCE_IS_CUT_OFF,
             "1 while no broker can be reached",
             each(|of| Some(u64::from(of.is_cut_off).into())),
         ),
         Family::gauge(
-            "source_is_held_back",
+            names::SOURCE_IS_HELD_BACK,
             "1 while reading rests for want of memory",
             each(|of| Some(u64::from(of.is_held_back).into())),
         ),
         Family::counter(
-            "source_pauses",
+            names::SOURCE_PAUSES,
             "How often reading rested for want of memory",
             each(|of| Some(of.pauses.into())),
         ),
         Family::counter(
-            "source_errors",
+            names::SOURCE_ERRORS,
             "Errors that the Kafka client reported, those that pass by themselves included",
             each(|of| Some(of.errors.into())),
         ),
         Family::counter(
-            "source_stale_records",
+            names::SOURCE_STALE_RECORDS,
             "Records fetched and dropped, to be read again elsewhere or later",
             each(|of| Some(of.stale.into())),
         ),
         Family::counter(
-            "source_gaps",
+            names::SOURCE_GAPS,
             "How often records were gone before they were read",
             each(|of| Some(of.gaps.into())),
         ),
-        Family::counter("source_lost_offsets", "Offsets in these gaps", each(|of| Some(of.lost.into()))),
+        Family::counter(names::SOURCE_LOST_OFFSETS, "Offsets in these gaps", each(|of| Some(of.lost.into()))),
+        Family::counter(
+            names::SOURCE_OFFSET_COMMITS,
+            "Commits of offsets for the group, for others to see, by what became of them",
+            [outcome("ok", |of| of.offset_commits), outcome("failed", |of| of.failed_offset_commits)]
+                .concat(),
+        ),
+        Family::counter(
+            names::SOURCE_BATCHES,
+            "Batches that were taken from the thread that reads",
+            each(|of| Some(of.batches.into())),
+        ),
+        Family::counter(
+            names::SOURCE_BATCH_WAIT_SECONDS,
+            "How long they had stood ready, all together",
+            each(|of| Some(of.batch_wait.into())),
+        ),
+        Family::gauge(
+            names::SOURCE_LONGEST_BATCH_WAIT_SECONDS,
+            "The longest of these times",
+            each(|of| Some(of.longest_batch_wait.into())),
+        ),
+        Family::counter(
+            names::SOURCE_CLIENT_REQUESTS,
+            "Requests that the Kafka client has sent",
+            of_client(|of| of.requests),
+        ),
+        Family::counter(
+            names::SOURCE_CLIENT_RESPONSES,
+            "Responses that it has received",
+            of_client(|of| of.responses),
+        ),
+        Family::counter(names::SOURCE_CLIENT_SENT_BYTES, "Bytes of the requests", of_client(|of| of.sent)),
+        Family::counter(
+            names::SOURCE_CLIENT_RECEIVED_BYTES,
+            "Bytes of the responses",
+            of_client(|of| of.received),
+        ),
+        Family::gauge(
+            names::SOURCE_CLIENT_QUEUED_EVENTS,
+            "Events that wait for the thread that reads",
+            of_client(|of| of.queued),
+        ),
     ]
 }
 

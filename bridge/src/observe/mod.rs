@@ -8,9 +8,12 @@
 //!
 //! Everything behind [`Observation`] is a function of that value: it waits for nothing and reads no clock.
 
+mod client;
 mod family;
 pub mod line;
+pub mod lookup;
 pub mod metrics;
+mod names;
 mod partition;
 
 use std::collections::BTreeMap;
@@ -18,10 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{Positions, SplitId, StreamStatus, Timestamp};
+use levada_engine::async_io::CallStatus;
 use levada_engine::{Balance, Progress, SourceTimes, StageTimes, TimeSnapshot, TimeStatus};
 use levada_kafka::SourceStatus;
 use tokio::sync::watch;
 
+pub use client::ClientStatistics;
+pub use lookup::{Lookup, ObservedLookup};
 pub use partition::{Partition, Spent, Status};
 
 /// A running pipeline, to be looked at. Looking costs it nothing that can be seen.
@@ -32,6 +38,8 @@ pub struct Observed {
     progress: watch::Receiver<Progress>,
     /// By subtask.
     sources: Arc<[Arc<SourceStatus>]>,
+    calls: CallStatus,
+    lookups: Arc<[ObservedLookup]>,
 }
 
 /// How a pipeline stands, at one moment.
@@ -49,6 +57,8 @@ pub struct Observation {
     pub partitions: Vec<Partition>,
     /// The subtasks of the source, in order.
     pub subtasks: Vec<Subtask>,
+    /// The lookups, in the order of the pipeline.
+    pub lookups: Vec<Lookup>,
 }
 
 /// How one subtask of the source stands. Counts are since the start.
@@ -70,6 +80,18 @@ pub struct Subtask {
     pub gaps: u64,
     /// The offsets in these gaps.
     pub lost: u64,
+    /// How often offsets were committed for the group.
+    pub offset_commits: u64,
+    /// How often that failed.
+    pub failed_offset_commits: u64,
+    /// Batches that were taken from the thread that reads.
+    pub batches: u64,
+    /// How long they had stood ready, all together.
+    pub batch_wait: Duration,
+    /// The longest of these times.
+    pub longest_batch_wait: Duration,
+    /// What the client tells of itself, if it was told to.
+    pub client: Option<ClientStatistics>,
 }
 
 /// How event time stands in one subtask of the source.
@@ -99,7 +121,14 @@ impl Observed {
         progress: watch::Receiver<Progress>,
         sources: impl Into<Arc<[Arc<SourceStatus>]>>,
     ) -> Self {
-        Self { pipeline: pipeline.into(), time, progress, sources: sources.into() }
+        let (calls, lookups) = (CallStatus::default(), Arc::default());
+        Self { pipeline: pipeline.into(), time, progress, sources: sources.into(), calls, lookups }
+    }
+
+    /// Adds the lookups on the way.
+    #[must_use]
+    pub fn lookups(self, calls: CallStatus, lookups: impl Into<Arc<[ObservedLookup]>>) -> Self {
+        Self { calls, lookups: lookups.into(), ..self }
     }
 
     /// Takes down how the pipeline stands now.
@@ -127,7 +156,13 @@ impl Observed {
                 .zip(0..)
                 .map(|(source, number)| subtask(source, number, &snapshot))
                 .collect(),
+            lookups: self.observe_lookups(),
         }
+    }
+
+    fn observe_lookups(&self) -> Vec<Lookup> {
+        let stages = self.calls.snapshot();
+        self.lookups.iter().map(|lookup| lookup.observe(&stages)).collect()
     }
 }
 
@@ -151,6 +186,7 @@ fn add_committed(partitions: &mut BTreeMap<SplitId, Partition>, committed: &Posi
 fn subtask(source: &SourceStatus, number: u32, snapshot: &TimeSnapshot) -> Subtask {
     let times = snapshot.sources.iter().find(|times| times.subtask == number);
     // The job has one stage behind the source that reports: the sink.
+    let waits = source.batch_waits();
     let at_sink = snapshot.stages.iter().find(|stage| stage.subtask == number);
     Subtask {
         time: times.map(|times| SubtaskTime::of(times, at_sink)),
@@ -161,6 +197,12 @@ fn subtask(source: &SourceStatus, number: u32, snapshot: &TimeSnapshot) -> Subta
         stale: source.stale_records(),
         gaps: source.gaps(),
         lost: source.lost_offsets(),
+        offset_commits: source.commits(),
+        failed_offset_commits: source.failed_commits(),
+        batches: waits.batches,
+        batch_wait: waits.total,
+        longest_batch_wait: waits.longest,
+        client: source.statistics().as_deref().and_then(ClientStatistics::of),
     }
 }
 

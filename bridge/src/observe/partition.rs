@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use levada_core::time::{Blocked, Pause, SplitStatus};
+use levada_core::time::{Blocked, OpenTransaction, Pause, SplitStatus};
 use levada_core::{SplitId, Timestamp};
 use levada_engine::{SplitTimes, TimeSnapshot};
 use levada_kafka::{SourceStatus, SplitStanding};
 
 use super::known;
+use crate::checkpoint::units::rfc_3339;
 
 /// How one partition stands, as of about a second ago.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl From<SplitStatus> for Status {
         match status {
             SplitStatus::CaughtUp => Status::CaughtUp,
             SplitStatus::Idle => Status::Idle,
-            SplitStatus::Blocked(blocked) => Status::blocked(cause(blocked), blocked.to_string()),
+            SplitStatus::Blocked(blocked) => Status::blocked(cause(blocked), reason(blocked)),
             _ => Status::Active,
         }
     }
@@ -135,6 +136,23 @@ fn cause(blocked: Blocked) -> &'static str {
         Blocked::AheadOfLeader { .. } => "ahead_of_leader",
         _ => "other",
     }
+}
+
+/// Says what blocks a partition; a time in the way of the rest of the log.
+fn reason(blocked: Blocked) -> String {
+    match blocked {
+        Blocked::BehindTransaction { position, high_watermark, transaction } => {
+            behind(position, high_watermark, transaction)
+        }
+        other => other.to_string(),
+    }
+}
+
+fn behind(position: u64, high_watermark: u64, transaction: Option<OpenTransaction>) -> String {
+    let text = format!("behind an open transaction, at {position} of {high_watermark}");
+    let Some(OpenTransaction { producer_id, since }) = transaction else { return text };
+    let since = since.map_or_else(String::new, |since| format!(" since {}", rfc_3339(since)));
+    format!("{text}, producer {producer_id}{since}")
 }
 
 impl Partition {
@@ -210,10 +228,9 @@ fn status(standing: &SplitStanding, source: &SourceStatus) -> Status {
         return Status::blocked("back_pressure", "paused by back-pressure");
     }
     match (standing.behind_transaction, standing.high_watermark) {
-        (Some(_), Some(high)) => Status::blocked(
-            "open_transaction",
-            format!("behind an open transaction, at {} of {high}", standing.position),
-        ),
+        (Some(_), Some(high)) => {
+            Status::blocked("open_transaction", behind(standing.position, high, standing.transaction))
+        }
         (None, Some(high)) if high == standing.position => Status::CaughtUp,
         _ => Status::Active,
     }
@@ -222,6 +239,23 @@ fn status(standing: &SplitStanding, source: &SourceStatus) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// [TIM-06] [SRC-29] whose it is, and since when, as far as that is known.
+    #[test]
+    fn an_open_transaction_is_named() {
+        let named = |transaction| {
+            let blocked = Blocked::BehindTransaction { position: 10, high_watermark: 15, transaction };
+            Status::from(SplitStatus::Blocked(blocked)).to_string()
+        };
+        let of = |since| Some(OpenTransaction { producer_id: 4001, since });
+        assert_eq!(named(None), "blocked (behind an open transaction, at 10 of 15)");
+        assert_eq!(named(of(None)), "blocked (behind an open transaction, at 10 of 15, producer 4001)");
+        let since = Some(Timestamp(1_356_998_400_000));
+        assert_eq!(
+            named(of(since)),
+            "blocked (behind an open transaction, at 10 of 15, producer 4001 since 2013-01-01T00:00:00.000Z)"
+        );
+    }
 
     /// Without an idle timeout nobody asks the leader, and the split would be caught up for ever in front of a transaction.
     #[test]

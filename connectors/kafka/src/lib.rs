@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 // `forbid` would also forbid the one exception, `source::events`: `deny` (from the workspace) holds everywhere else.
 
+#[cfg(feature = "protocol")]
+mod failpoint;
 // For this crate's sink and source, and the tools around them; no promise to others.
 #[cfg(feature = "protocol")]
 #[doc(hidden)]

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "idempotent")]
 pub mod idempotent;
+#[cfg(feature = "lookup")]
+pub mod lookup;
 pub mod quote;
 #[cfg(feature = "sink")]
 pub mod sink;
@@ -11,6 +13,8 @@ pub mod write_ahead;
 
 #[cfg(feature = "idempotent")]
 pub use idempotent::PostgresUpsert;
+#[cfg(feature = "lookup")]
+pub use lookup::{PostgresLookup, PostgresLookupConfig};
 #[cfg(feature = "sink")]
 pub use sink::{
     ColumnOptions, EpochUnit, Health, PostgresSink, PostgresSinkConfig, Stats, Tombstone, WriteMode,

@@ -32,11 +32,13 @@
 //! * [`batch`]: records with their coordinates; [`element`]: what travels between tasks.
 //! * [`split`]: splits, positions and streams.
 //! * [`checkpoint`] and [`state`]: what is stored and when; [`template`]: the contracts of sources and sinks with checkpoints.
+//! * [`async_io`]: functions that call other systems.
 //! * [`source`] and [`sink`]: the contracts; [`error`]: how a failure is classed.
 //! * [`clock`]: time as a value; [`time`]: watermarks, idleness and drift.
 #![forbid(unsafe_code)]
 
 pub mod arena;
+pub mod async_io;
 pub mod batch;
 pub mod budget;
 pub mod checkpoint;
@@ -59,7 +61,7 @@ pub use checkpoint::{Barrier, BarrierKind, CheckpointId};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use element::{CommitPoint, Refused, StreamElement, StreamStatus, Tally};
 pub use error::{BoxError, ErrorChain, ErrorClass, SinkError, SourceError};
-pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext};
+pub use sink::{AtomicSink, BoxAtomicSink, Committed, Pending, Sink, SinkContext, WriteOrder};
 pub use source::{Assignment, BoxSource, Polled, Source, SourceContext, SplitStart, StreamStart};
 pub use spares::Spares;
 pub use split::{Position, Positions, SplitId, StreamId};

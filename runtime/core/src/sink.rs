@@ -20,6 +20,20 @@ pub struct SinkContext {
     pub parallelism: u32,
 }
 
+/// What the order of records means to a sink's target. Whatever lets records overtake each other has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum WriteOrder {
+    /// The last record of a key stays, and the sink finds the key in what the record has become: an upsert, an update, a
+    /// delete, a topic with keys. What a sink is taken for that says nothing else.
+    #[default]
+    ByOwnKey,
+    /// The last record of a key stays, and the key is that of the record as it was read.
+    ByRecordKey,
+    /// Every record stays, or a version guard decides which one of a key does: order means nothing.
+    Any,
+}
+
 /// What every sink can do.
 pub trait Sink<T>: Send + fmt::Debug {
     /// Connects and checks the target. Called once, before anything else.
@@ -65,6 +79,11 @@ pub trait AtomicSink<T>: Sink<T> {
 
     /// Tells how much was written since the last commit.
     fn pending(&self) -> Pending;
+
+    /// Tells what the order of records means to its target. Asked before it is opened, maybe of a sink that never is.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::ByOwnKey
+    }
 }
 
 /// How much waits for the next commit.
@@ -118,6 +137,7 @@ trait ErasedAtomicSink<T: 'static>: Send + fmt::Debug {
     fn discard(&mut self);
     fn release(&mut self, splits: &[SplitId]);
     fn pending(&self) -> Pending;
+    fn write_order(&self) -> WriteOrder;
 }
 
 impl<T: Send + 'static, S: AtomicSink<T>> ErasedAtomicSink<T> for S {
@@ -151,6 +171,10 @@ impl<T: Send + 'static, S: AtomicSink<T>> ErasedAtomicSink<T> for S {
 
     fn pending(&self) -> Pending {
         AtomicSink::pending(self)
+    }
+
+    fn write_order(&self) -> WriteOrder {
+        AtomicSink::write_order(self)
     }
 }
 
@@ -203,5 +227,9 @@ impl<T: Send + 'static> AtomicSink<T> for BoxAtomicSink<T> {
 
     fn pending(&self) -> Pending {
         self.0.pending()
+    }
+
+    fn write_order(&self) -> WriteOrder {
+        self.0.write_order()
     }
 }

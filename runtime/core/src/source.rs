@@ -93,6 +93,15 @@ pub trait Source: Send + fmt::Debug {
     /// Connects and finds the splits. Called once, before anything else.
     fn open(&mut self, ctx: SourceContext) -> impl Future<Output = Result<(), SourceError>> + Send;
 
+    /// Tells whether the starts of splits depend on when they were found out, as those of "latest" and of "at this time" do:
+    /// found out again, they may be others. Asked once the source is open.
+    ///
+    /// A job with checkpoints has such starts in a checkpoint before it reads from them, and takes none before the source has
+    /// said which splits it has. The first poll of such a source therefore waits for no record.
+    fn has_momentary_starts(&self) -> bool {
+        false
+    }
+
     /// Waits for something to happen, and appends records to `out`.
     ///
     /// Cancel safe: dropping the future loses nothing. Each record is appended together with its position. Never
@@ -130,6 +139,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 trait ErasedSource: Send + fmt::Debug {
     fn open(&mut self, ctx: SourceContext) -> BoxFuture<'_, Result<(), SourceError>>;
+    fn has_momentary_starts(&self) -> bool;
     fn poll<'a>(&'a mut self, out: &'a mut BatchBuilder) -> BoxFuture<'a, Result<Polled, SourceError>>;
     fn add(&mut self, splits: Vec<(SplitId, Position)>) -> Result<(), SourceError>;
     fn remove(&mut self, splits: &[SplitId]) -> Result<(), SourceError>;
@@ -142,6 +152,10 @@ trait ErasedSource: Send + fmt::Debug {
 impl<S: Source> ErasedSource for S {
     fn open(&mut self, ctx: SourceContext) -> BoxFuture<'_, Result<(), SourceError>> {
         Box::pin(Source::open(self, ctx))
+    }
+
+    fn has_momentary_starts(&self) -> bool {
+        Source::has_momentary_starts(self)
     }
 
     fn poll<'a>(&'a mut self, out: &'a mut BatchBuilder) -> BoxFuture<'a, Result<Polled, SourceError>> {
@@ -187,6 +201,10 @@ impl BoxSource {
 impl Source for BoxSource {
     async fn open(&mut self, ctx: SourceContext) -> Result<(), SourceError> {
         self.0.open(ctx).await
+    }
+
+    fn has_momentary_starts(&self) -> bool {
+        self.0.has_momentary_starts()
     }
 
     async fn poll(&mut self, out: &mut BatchBuilder) -> Result<Polled, SourceError> {

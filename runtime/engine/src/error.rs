@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use levada_core::async_io::CallError;
 use levada_core::batch::Coordinates;
 use levada_core::{BoxError, CheckpointId, SinkError, SourceError, StateError};
 use thiserror::Error;
@@ -53,6 +54,19 @@ pub enum JobError {
         /// Why.
         #[source]
         cause: Box<DriverError>,
+    },
+    /// A call of an async step failed, and the policy is to stop.
+    #[error("async step {uid:?}, subtask {subtask}{}", of_record(.coordinates.as_ref()))]
+    Call {
+        /// The stage.
+        uid: String,
+        /// The subtask.
+        subtask: u32,
+        /// The input's place; `None` where the function could not be opened.
+        coordinates: Option<Coordinates>,
+        /// Why.
+        #[source]
+        cause: CallError,
     },
     /// The checkpoint store gave up, or was taken over.
     #[error("the checkpoint store")]
@@ -136,6 +150,10 @@ pub enum JobError {
     },
 }
 
+fn of_record(coordinates: Option<&Coordinates>) -> String {
+    coordinates.map_or(String::new(), |coordinates| format!(", record {coordinates}"))
+}
+
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         JobError::Store(Box::new(error))
@@ -186,6 +204,7 @@ impl JobError {
         match self {
             JobError::Sink { cause, .. } => cause.coordinates.is_some(),
             JobError::CheckpointedSink { cause, .. } => cause.is_bad_record(),
+            JobError::Call { cause, .. } => cause.is_bad_record(),
             JobError::Refused { .. } | JobError::NoTimestamp { .. } => true,
             _ => false,
         }

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levada_core::async_io::Order;
 use levada_core::time::WatermarkStrategy;
 use levada_core::{
     AtomicSink, BoxError, Budget, Clock, Positions, SinkContext, Source, SourceContext, SystemClock,
@@ -15,12 +18,13 @@ use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::async_io::CallStatus;
 use crate::atomic::{AtomicDriver, Interval};
 use crate::balance::Balance;
 use crate::error::JobError;
 use crate::map::{Chain, FlatMap, Identity, Input, Then, keeping, one_to_one};
-use crate::message::{Generation, Stopped};
-use crate::plan::{ShapeError, Stage, StageKind, check_shape};
+use crate::message::{Generation, Message, Stopped};
+use crate::plan::{Orders, ShapeError, Stage, StageKind, check_shape, orders};
 use crate::policy::CommitPolicy;
 use crate::progress::Progress;
 use crate::reader::{Owned, Reader};
@@ -28,7 +32,7 @@ use crate::time::{DriftGroups, Ticks, TimeContext, TimeStatus, Timed};
 
 /// Messages that stand between the two tasks of a subtask: two batches, each with the offer behind it. They keep the sink
 /// fed while the next one is decoded; more would only add latency, since the byte budget allows for bursts in the source.
-const CHANNEL_CAPACITY: usize = 4;
+pub(crate) const CHANNEL_CAPACITY: usize = 4;
 
 /// What a job is called and how it runs.
 ///
@@ -201,20 +205,90 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
         F: Fn(u32) -> K + Send + 'static,
     {
         self.stages.push(Stage::new(uid, StageKind::AtomicSink));
-        RunnableJob { pipeline: self, make_sink: Box::new(make), clock: Arc::new(SystemClock) }
+        let (job, stages) = (self.job.clone(), self.stages.clone());
+        RunnableJob::new(job, stages, Box::new(self), Box::new(make))
+    }
+}
+
+/// What stands in front of an atomic sink, or of an async step.
+pub(crate) trait Front<T>: Send {
+    /// Spawns its tasks for one subtask.
+    fn spawn(&self, launch: &mut SubtaskLaunch<'_>, to: mpsc::Sender<Message<T>>);
+}
+
+/// The tasks of one subtask, while they are spawned.
+pub(crate) struct SubtaskLaunch<'a> {
+    pub(crate) subtask: u32,
+    job: &'a Job,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    time: &'a TimeStatus,
+    pub(crate) calls: &'a CallStatus,
+    orders: &'a Orders,
+    pub(crate) generation: Generation,
+    pub(crate) stop: &'a CancellationToken,
+    pub(crate) cancel: &'a CancellationToken,
+    tasks: &'a mut JoinSet<Result<(), Stopped>>,
+    subtask_of: &'a mut HashMap<task::Id, u32>,
+}
+
+impl SubtaskLaunch<'_> {
+    pub(crate) fn spawn(&mut self, task: impl Future<Output = Result<(), Stopped>> + Send + 'static) {
+        let task = self.tasks.spawn(task);
+        self.subtask_of.insert(task.id(), self.subtask);
+    }
+
+    /// Returns the order in which an async step lets results leave.
+    pub(crate) fn order_of(&self, uid: &str) -> Order {
+        self.orders.get(uid).copied().unwrap_or(Order::Ordered)
+    }
+}
+
+impl<S: Source + 'static, T: Send + 'static> Front<T> for Pipeline<S, T> {
+    fn spawn(&self, launch: &mut SubtaskLaunch<'_>, to_sink: mpsc::Sender<Message<T>>) {
+        let subtask = launch.subtask;
+        let uid = self.stages.first().map(|stage| stage.uid.clone()).unwrap_or_default();
+        let reader = Reader {
+            uid: uid.clone(),
+            subtask,
+            source: (self.make_source)(subtask),
+            chain: (self.make_chain)(subtask),
+            to_sink,
+            generation: launch.generation.clone(),
+            owned: Owned::default(),
+            offers: 0,
+            time: TimeContext {
+                uid,
+                subtask,
+                clock: Arc::clone(launch.clock),
+                groups: launch.job.drift_groups.clone(),
+                status: launch.time.clone(),
+            },
+            ticks: Ticks::Never,
+            held_up: Duration::ZERO,
+            stop: launch.stop.clone(),
+            cancel: launch.cancel.clone(),
+        };
+        let (parallelism, budget) = (launch.job.parallelism, launch.job.budget.clone());
+        launch.spawn(reader.run(SourceContext { subtask, parallelism, budget }));
     }
 }
 
 /// A whole job, ready to start.
 pub struct RunnableJob<S, K, T> {
-    pipeline: Pipeline<S, T>,
+    job: Job,
+    stages: Vec<Stage>,
+    front: Box<dyn Front<T>>,
     make_sink: Make<K>,
     clock: Arc<dyn Clock>,
+    source: PhantomData<fn() -> S>,
 }
 
 impl<S, K, T> fmt::Debug for RunnableJob<S, K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RunnableJob").field(&self.pipeline).finish()
+        f.debug_struct("RunnableJob")
+            .field("job", &self.job)
+            .field("stages", &self.stages)
+            .finish_non_exhaustive()
     }
 }
 
@@ -224,6 +298,10 @@ where
     K: AtomicSink<T> + 'static,
     T: Send + 'static,
 {
+    pub(crate) fn new(job: Job, stages: Vec<Stage>, front: Box<dyn Front<T>>, make_sink: Make<K>) -> Self {
+        Self { job, stages, front, make_sink, clock: Arc::new(SystemClock), source: PhantomData }
+    }
+
     /// Sets the clock by which splits become idle and watermarks lag. Default: the machine's.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
@@ -235,48 +313,39 @@ where
     /// # Errors
     /// A [`ShapeError`] names the stage that cannot keep the promise; nothing was started then.
     pub fn start(self) -> Result<JobHandle, ShapeError> {
-        let RunnableJob { pipeline, make_sink, clock } = self;
-        let Pipeline { job, stages, make_source, make_chain } = pipeline;
+        let RunnableJob { job, stages, front, make_sink, clock, .. } = self;
         check_shape(&stages, job.parallelism)?;
-        let uid_of = |stage: Option<&Stage>| stage.map(|stage| stage.uid.clone()).unwrap_or_default();
-        let (source_uid, sink_uid) = (uid_of(stages.first()), uid_of(stages.last()));
+        let sink_uid = stages.last().map(|stage| stage.uid.clone()).unwrap_or_default();
+        let orders = orders(&stages, |_| make_sink(0).write_order())?;
 
         let (progress, watching) = watch::channel(Progress::default());
         let progress = Arc::new(progress);
         let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
-        let time = TimeStatus::new(Arc::clone(&clock));
+        let (time, calls) = (TimeStatus::new(Arc::clone(&clock)), CallStatus::default());
         let mut tasks = JoinSet::new();
         let mut subtask_of = HashMap::new();
         for subtask in 0..job.parallelism {
             let (to_sink, from_reader) = mpsc::channel(CHANNEL_CAPACITY);
-            let generation = Generation::default();
-            let reader = Reader {
-                uid: source_uid.clone(),
+            let mut launch = SubtaskLaunch {
                 subtask,
-                source: make_source(subtask),
-                chain: make_chain(subtask),
-                to_sink,
-                generation: generation.clone(),
-                owned: Owned::default(),
-                offers: 0,
-                time: TimeContext {
-                    uid: source_uid.clone(),
-                    subtask,
-                    clock: Arc::clone(&clock),
-                    groups: job.drift_groups.clone(),
-                    status: time.clone(),
-                },
-                ticks: Ticks::Never,
-                held_up: Duration::ZERO,
-                stop: stop.clone(),
-                cancel: cancel.clone(),
+                job: &job,
+                clock: &clock,
+                time: &time,
+                calls: &calls,
+                orders: &orders,
+                generation: Generation::default(),
+                stop: &stop,
+                cancel: &cancel,
+                tasks: &mut tasks,
+                subtask_of: &mut subtask_of,
             };
+            front.spawn(&mut launch, to_sink);
             let driver = AtomicDriver {
                 uid: sink_uid.clone(),
                 sink: make_sink(subtask),
                 policy: job.policy,
                 from_reader,
-                generation,
+                generation: launch.generation.clone(),
                 progress: Arc::clone(&progress),
                 stop: stop.clone(),
                 cancel: cancel.clone(),
@@ -284,11 +353,8 @@ where
                 fence: None,
                 report: time.stage(&sink_uid, subtask),
             };
-            let parallelism = job.parallelism;
-            let read_as = SourceContext { subtask, parallelism, budget: job.budget.clone() };
-            let write_as = SinkContext { job: job.name.clone(), subtask, parallelism };
-            let spawned = [tasks.spawn(reader.run(read_as)), tasks.spawn(driver.run(write_as))];
-            subtask_of.extend(spawned.map(|task| (task.id(), subtask)));
+            let (name, parallelism) = (job.name.clone(), job.parallelism);
+            launch.spawn(driver.run(SinkContext { job: name, subtask, parallelism }));
         }
         let supervisor = Supervisor {
             tasks,
@@ -298,7 +364,8 @@ where
             stop_deadline: job.stop_deadline,
             progress: watching.clone(),
         };
-        Ok(JobHandle { stop, cancel, progress: watching, time, outcome: tokio::spawn(supervisor.run()) })
+        let outcome = tokio::spawn(supervisor.run());
+        Ok(JobHandle { stop, cancel, progress: watching, time, calls, outcome })
     }
 }
 
@@ -318,6 +385,7 @@ pub struct JobHandle {
     cancel: CancellationToken,
     progress: watch::Receiver<Progress>,
     time: TimeStatus,
+    calls: CallStatus,
     outcome: JoinHandle<Result<Report, JobError>>,
 }
 
@@ -345,6 +413,11 @@ impl JobHandle {
     /// Shows how time stands, if the source keeps it ([`Pipeline::watermarks`]).
     pub fn time(&self) -> TimeStatus {
         self.time.clone()
+    }
+
+    /// Shows how the calls of async steps stand.
+    pub fn calls(&self) -> CallStatus {
+        self.calls.clone()
     }
 
     /// Waits for the job's end. Cancel safe: waiting can be taken up again.

@@ -63,11 +63,13 @@
 //!
 //! * [`Job`], [`Pipeline`] and [`Flow`] build; [`JobHandle`] and [`CheckpointedHandle`] are the running job, and
 //!   [`run_until_signal`] ends it on SIGTERM.
+//! * [`async_io`]: calls to other systems, in a job or over any stream.
 //! * [`store`]: where checkpoints are, and why two processes cannot both go on from one.
 //! * [`checkpoint`]: the coordinator and the alignment of barriers, as machines without I/O.
 //! * [`driver`]: what calls a sink of each template, and when; for engines and tests of one's own.
 #![forbid(unsafe_code)]
 
+pub mod async_io;
 mod atomic;
 mod balance;
 pub mod checkpoint;

@@ -1,25 +1,29 @@
 //! What the reader of a subtask sends to its sink.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use levada_core::{Assignment, Positions, SplitId, StreamElement};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-/// Numbers the stretches between discards. Both tasks of a subtask share it.
+/// Numbers the stretches between discards. All tasks of a subtask share it.
 ///
 /// The reader raises it when an interval must not be committed any more; whatever was sent under an older number is
-/// dropped by the sink, wherever it stands in the channel.
+/// dropped by the sink, wherever it stands between them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Generation(Arc<AtomicU64>);
+pub(crate) struct Generation(Arc<watch::Sender<u64>>);
 
 impl Generation {
     pub(crate) fn current(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        *self.0.borrow()
     }
 
     pub(crate) fn raise(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+        self.0.send_modify(|generation| *generation += 1);
+    }
+
+    /// Tells of each raise from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
     }
 }
 

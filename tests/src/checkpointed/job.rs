@@ -7,11 +7,16 @@ use levada_engine::checkpoint::{CheckpointSettings, RestartStrategy};
 use levada_engine::driver::{FileCommitter, Retry, TwoPhaseOptions};
 use levada_engine::{CheckpointedJob, Flow, Input, Job};
 use levada_files::{FileSink, FileSinkConfig};
+use levada_kafka::sink::producing::{
+    InBatch, KafkaSinkConfig, Message, Outgoing, Serialise, TransactionTimeout,
+};
+use levada_kafka::sink::two_phase::TransactionalSink;
 use levada_kafka::source::{Headers, KafkaSource, KafkaSourceConfig, StopAt};
 use levada_postgres::quote::TableName;
 use levada_postgres::{PostgresSinkConfig, PostgresWriteAhead, WriteMode};
 
 use super::wrong::{LeavesPending, MarksFirst, NeverKnows, PublishesEarly};
+use super::wrong_kafka::{InitialisesFirst, OneEpoch};
 use super::{AppendingSink, Target, Told, key_and_number, markers};
 
 /// Short, so that a life of a second has several.
@@ -19,6 +24,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Small, so that a segment has some and a rest.
 const PIECE_BYTES: usize = 6 << 10;
+
+/// Brokers and program share a clock, and commits take milliseconds.
+const MARGIN: Duration = Duration::from_millis(300);
+
+/// What brokers allow transactions unless they are told otherwise.
+const TRANSACTIONS: Duration = Duration::from_secs(900);
 
 /// A failure of a task is over at once: what fails are the tests' own fail points.
 const RESTARTS: RestartStrategy =
@@ -35,8 +46,19 @@ pub fn job(told: &Told) -> CheckpointedJob {
         Target::Appended | Target::AppendedMarkedFirst | Target::AppendedNeverKnown => appended(flow, told),
         Target::Rows(url) => to_rows(flow, url, false),
         Target::RowsMarkedApart(url) => to_rows(flow, url, true),
+        Target::Topic(topic, timeout) => to_topic(flow, told, topic, *timeout),
+        Target::TopicInitialisedFirst(topic) | Target::TopicOfOneEpoch(topic) => {
+            to_topic(flow, told, topic, TRANSACTIONS)
+        }
     };
     let settings = CheckpointSettings { interval: Some(INTERVAL), ..CheckpointSettings::default() };
+    let settings = match &told.target {
+        // A transaction has to outlast its checkpoint.
+        Target::Topic(_, timeout) => {
+            CheckpointSettings { timeout: settings.timeout.min(*timeout / 2), ..settings }
+        }
+        _ => settings,
+    };
     let job = job.checkpoints(settings).piece_bytes(PIECE_BYTES);
     let job = if told.restarts { job.restarts(RESTARTS) } else { job };
     if told.takes_over { job.take_over() } else { job }
@@ -104,6 +126,39 @@ fn to_rows(flow: Flow<String, String>, url: &str, is_marked_apart: bool) -> Chec
         let (sink, committer) = PostgresWriteAhead::with_committer(config.clone());
         (sink, if is_marked_apart { committer.alone() } else { committer })
     })
+}
+
+fn to_topic(flow: Flow<String, String>, told: &Told, topic: &str, timeout: Duration) -> CheckpointedJob {
+    let options = TwoPhaseOptions { retry: RETRY, ..TwoPhaseOptions::default() };
+    let (brokers, topic) = (told.brokers.clone(), topic.to_owned());
+    match told.target {
+        Target::TopicInitialisedFirst(_) => flow.two_phase_sink("out", options, move |_| {
+            InitialisesFirst::new(topic_sink(&brokers, &topic, timeout), &brokers)
+        }),
+        Target::TopicOfOneEpoch(_) => {
+            flow.two_phase_sink("out", options, move |_| OneEpoch::new(&brokers, &topic))
+        }
+        _ => flow.two_phase_sink("out", options, move |_| topic_sink(&brokers, &topic, timeout)),
+    }
+}
+
+/// The sink, whose transactional ids begin with the topic's name.
+fn topic_sink(
+    brokers: &str,
+    topic: &str,
+    timeout: Duration,
+) -> TransactionalSink<String, impl Serialise<String> + use<>> {
+    let timeout = TransactionTimeout::After(timeout);
+    let config = KafkaSinkConfig::new(brokers).topics([topic]).transaction_timeout(timeout);
+    let to = topic.to_owned();
+    let serialise = move |record: InBatch<'_, String>, out: &mut Outgoing| -> Result<(), BoxError> {
+        let line: &String = record.item();
+        let (key, _) = key_and_number(line).ok_or("no number")?;
+        out.push(&Message::to(&to).key(key.as_bytes()).value(line.as_bytes()));
+        Ok(())
+    };
+    let sink = TransactionalSink::new(config, topic, "out", serialise);
+    sink.expect("settings that can be checked here").margin(MARGIN)
 }
 
 fn row(line: &str) -> Result<Keyed, BoxError> {

@@ -24,12 +24,28 @@ const RARE: &[&str] = &[
     "files::fence",
     "pgwal::fence::before",
     "pgwal::fence::after",
+    "kafka::abort::before",
+    "kafka::abort::after",
+    "kafka::roll_back::before_end",
+    "kafka::roll_back::after_end",
+    "kafka::inspect::before",
+    "kafka::inspect::after",
+    "kafka::fence::before_list",
+    "kafka::fence::listed",
+    "kafka::fence::sent",
+    "kafka::fence::after",
 ];
 
 /// Makes a loop that kills at fail points and at random moments.
 pub fn killing<'a>(name: &str, points: &[&'static str]) -> CrashLoop<'a> {
-    let moments = Duration::from_millis(50)..=Duration::from_millis(2000);
-    let often = CrashLoop::new(name).points(points).moments(moments).patience(Duration::from_secs(5));
+    killing_up_to(20, name, points)
+}
+
+/// Makes one whose lives are shorter: none passes its fail point more often than `most` times.
+pub fn killing_up_to<'a>(most: u32, name: &str, points: &[&'static str]) -> CrashLoop<'a> {
+    let moments = Duration::from_millis(50)..=Duration::from_millis(100 * u64::from(most));
+    let all = CrashLoop::new(name).moments(moments).patience(Duration::from_secs(5));
+    let often = points.iter().fold(all, |crash_loop, point| crash_loop.point(point, 1..=most));
     let rare = points.iter().filter(|point| RARE.contains(point));
     rare.fold(often, |crash_loop, point| crash_loop.point(point, 1..=1))
 }

@@ -1,7 +1,7 @@
 //! Jobs with checkpoints from Kafka: the program that crash loops kill, and the judges of what it has written.
 //!
 //! ```text
-//!  feed ─▶ topic, 4 partitions ─▶ source ─▶ key_by ─▶ target ─▶ HOME/out    judged by `published`, `ledger` or `rows`
+//!  feed ─▶ topic, 4 partitions ─▶ source ─▶ key_by ─▶ target ─▶ HOME/out    judged by `published`, `ledger`, `rows` or `visible`
 //!  numbered values of each key      life of the program          HOME/store  checkpoints
 //!                                                                HOME/markers
 //! ```
@@ -10,6 +10,8 @@
 //! the numbers 0, 1, 2, … must be there, in this order, up to what was fed.
 
 mod appended;
+mod coordinators;
+mod due;
 mod feed;
 mod job;
 mod killing;
@@ -21,12 +23,15 @@ mod rows;
 mod scene;
 mod target;
 mod told;
+mod visible;
 mod wrong;
+mod wrong_kafka;
 
 pub use appended::{AppendingSink, FAIL_POINTS as APPENDING_FAIL_POINTS};
+pub use coordinators::Coordinators;
 pub use feed::{Fed, Feed};
 pub use job::job;
-pub use killing::{found_out, killing, points_of};
+pub use killing::{found_out, killing, killing_up_to, points_of};
 pub use ledger::Ledger;
 pub use lives::{life, parallelism};
 pub use published::Published;
@@ -34,6 +39,7 @@ pub use rows::Rows;
 pub use scene::Scene;
 pub use target::Target;
 pub use told::Told;
+pub use visible::Visible;
 
 /// What a judge finds: nothing, or what is wrong.
 pub type Verdict = Result<(), Box<dyn std::error::Error + Send + Sync>>;

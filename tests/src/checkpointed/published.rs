@@ -1,24 +1,24 @@
 //! What the transactional file sink has published.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fed, Verdict, key_and_number};
+use super::due::Due;
+use super::{Fed, Verdict};
 
 /// Judges published files, file by file as they appear: of each key the numbers 0, 1, 2, …, each once, in this order.
 #[derive(Debug)]
 pub struct Published {
     folder: PathBuf,
     read: BTreeSet<PathBuf>,
-    /// The number that is due, by key.
-    due: BTreeMap<String, u64>,
+    due: Due,
 }
 
 impl Published {
     /// Judges the files of `home`, from the first on.
     pub fn of(home: &Path) -> Self {
-        Self { folder: home.join("out"), read: BTreeSet::new(), due: BTreeMap::new() }
+        Self { folder: home.join("out"), read: BTreeSet::new(), due: Due::default() }
     }
 
     /// Reads the files that were not there at the last look, in the order of their names.
@@ -40,24 +40,14 @@ impl Published {
             return Err(format!("{} is not whole", path.display()).into());
         }
         for line in text.lines() {
-            let (key, number) = key_and_number(line).ok_or_else(|| format!("a strange line: {line:?}"))?;
-            let due = self.due.entry(key.to_owned()).or_default();
-            match number.cmp(due) {
-                std::cmp::Ordering::Equal => *due += 1,
-                std::cmp::Ordering::Less => {
-                    return Err(format!("{key} {number} is doubled, in {}", path.display()).into());
-                }
-                std::cmp::Ordering::Greater => {
-                    return Err(format!("{key} {due} is lost or late, before {}", path.display()).into());
-                }
-            }
+            self.due.take(line, &path.display())?;
         }
         Ok(())
     }
 
     /// Returns how many records were read.
     pub fn records(&self) -> u64 {
-        self.due.values().sum()
+        self.due.lines()
     }
 
     /// Returns how many files were read.
@@ -84,7 +74,7 @@ impl Published {
     pub fn judge_all(home: &Path, fed: &Fed) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let mut anew = Self::of(home);
         anew.look()?;
-        fed.compare(&anew.due)?;
+        fed.compare(anew.due.counts())?;
         Ok(anew)
     }
 

@@ -14,7 +14,9 @@ use crate::topic::Topic;
 /// What the lives of one job share, one after the other.
 #[derive(Debug)]
 pub struct Scene {
-    kafka: SharedKafka,
+    /// Held while it is used, where it is the one that all share.
+    shared: Option<SharedKafka>,
+    brokers: String,
     topic: Topic,
     home: TempDir,
     target: Target,
@@ -27,11 +29,20 @@ impl Scene {
     /// # Panics
     /// Panics if there is no broker.
     pub fn new(program: &'static str, target: Target) -> Self {
-        let kafka = Kafka::shared().expect("Kafka");
-        let topic = Topic::create(kafka.bootstrap(), PARTITIONS as i32);
+        let shared = Kafka::shared().expect("Kafka");
+        let brokers = shared.bootstrap().to_owned();
+        Self { shared: Some(shared), ..Self::at(&brokers, program, target) }
+    }
+
+    /// Makes the same at brokers of one's own.
+    ///
+    /// # Panics
+    /// Panics if they do not answer.
+    pub fn at(brokers: &str, program: &'static str, target: Target) -> Self {
+        let topic = Topic::create(brokers, PARTITIONS as i32);
         let home = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(home.path().join("out")).expect("a folder of the output");
-        Self { kafka, topic, home, target, program }
+        Self { shared: None, brokers: brokers.to_owned(), topic, home, target, program }
     }
 
     /// Returns the topic.
@@ -45,7 +56,7 @@ impl Scene {
     /// Panics if the broker does not.
     #[must_use]
     pub fn with_topic_made_anew(self) -> Self {
-        let topic = self.topic.made_anew(self.kafka.bootstrap(), PARTITIONS as i32);
+        let topic = self.topic.made_anew(&self.brokers, PARTITIONS as i32);
         Self { topic, ..self }
     }
 
@@ -54,8 +65,9 @@ impl Scene {
     /// # Panics
     /// Panics if it does not.
     pub fn topic_id(&self) -> String {
-        let words = ["--bootstrap-server", self.kafka.bootstrap(), "--describe", "--topic", &self.topic.name];
-        let tool = self.kafka.tool("org.apache.kafka.tools.TopicCommand", words);
+        let words = ["--bootstrap-server", &self.brokers, "--describe", "--topic", &self.topic.name];
+        let shared = self.shared.as_ref().expect("the broker that all share");
+        let tool = shared.tool("org.apache.kafka.tools.TopicCommand", words);
         let output = tool.expect("Kafka's tools").output().expect("the tool runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let id = text.split_once("TopicId: ").and_then(|(_, rest)| rest.split_whitespace().next());
@@ -71,7 +83,7 @@ impl Scene {
     pub fn told(&self, parallelism: u32) -> Told {
         Told {
             target: self.target.clone(),
-            brokers: self.kafka.bootstrap().to_owned(),
+            brokers: self.brokers.clone(),
             topic: self.topic.name.clone(),
             home: self.home.path().to_owned(),
             parallelism,
@@ -127,7 +139,16 @@ impl Scene {
     /// # Panics
     /// Panics if it does not.
     pub fn drain(&self) {
-        let told = Told { until_now: true, ..self.told(3) };
+        self.drain_with(3);
+    }
+
+    /// Does so with so many subtasks.
+    ///
+    /// # Panics
+    /// Panics if it does not end well.
+    pub fn drain_with(&self, parallelism: u32) {
+        // Where transactions have little time, a machine that is busy lets one pass now and then.
+        let told = Told { until_now: true, restarts: true, ..self.told(parallelism) };
         self.start(self.command(&told)).finish().expect_code(0);
     }
 }

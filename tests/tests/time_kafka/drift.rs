@@ -18,11 +18,11 @@ fn resting(kind: Kind, subtasks: u32) {
     scene.until("partition 1 at rest", |time| time.reason(1).as_deref() == Some(AHEAD));
     scene.write(1, &[11_000, 12_000]);
     scene.let_timeout_pass();
-    let behind = "behind an open transaction, at 1 of 3";
-    scene.until("partition 0 blocked", |time| time.reason(0).as_deref() == Some(behind));
+    let behind = format!("behind an open transaction, at 1 of 3, {}", open.told());
+    scene.until("partition 0 blocked", |time| time.reason(0).as_ref() == Some(&behind));
     scene.let_an_hour_pass();
     let time = scene.time().snapshot();
-    assert_eq!((time.reason(0).as_deref(), time.reason(1).as_deref()), (Some(behind), Some(AHEAD)));
+    assert_eq!((time.reason(0).as_deref(), time.reason(1).as_deref()), (Some(&*behind), Some(AHEAD)));
     assert!(time.split(1).is_some_and(|split| split.spent.ahead >= HOUR), "{time:?}");
     assert_eq!((time.spent_idle(), time.at_sink()), (Duration::ZERO, 989), "waited for, and never idle");
     assert_eq!(time.watermark(1), 9_989, "what waits at the broker is not read");

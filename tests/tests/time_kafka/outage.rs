@@ -59,7 +59,6 @@ fn away(setup: Setup, outage: Outage) {
 
 /// [TIM-05] [TIM-06]
 #[test]
-#[ignore = "open: a client that has let go of all brokers does not always come back, see docs/decisions.md"]
 fn broker_that_stands_still_blocks_the_partitions_of_an_atomic_job() {
     away(Setup::new(Kind::Atomic, 1, 2), STOPPED);
 }
@@ -72,7 +71,6 @@ fn broker_that_was_killed_blocks_the_partitions_of_an_atomic_job() {
 
 /// [TIM-05] [TIM-06]
 #[test]
-#[ignore = "open: a client that has let go of all brokers does not always come back, see docs/decisions.md"]
 fn broker_that_stands_still_blocks_the_partitions_of_all_subtasks() {
     away(Setup::new(Kind::Checkpointed, 2, 4), STOPPED);
 }

@@ -19,19 +19,26 @@ fn blocked(setup: Setup) {
     scene.read(last, &[990]);
     let open = scene.leave_open(last, &[1_005, 1_010]);
     scene.let_timeout_pass();
-    let behind = "behind an open transaction, at 1 of 3";
+    // Another client tells whose it is.
+    let told = open.told();
+    let behind = format!("behind an open transaction, at 1 of 3, {told}");
     let stands = |time: &levada_engine::TimeSnapshot| {
-        time.reason(last).as_deref() == Some(behind) && (0..last).all(|other| time.is_idle(other))
+        time.reason(last).as_ref() == Some(&behind) && (0..last).all(|other| time.is_idle(other))
     };
     scene.until("the reason", stands);
     let split = format!("{}-{last}", scene.topic.name);
-    lines::wait_for(&split, &["an open transaction hangs", "last_stable_offset=1", "high_watermark=3"]);
+    let producer = format!("producer_id={}", told.producer_id);
+    let since = format!("open_since={}", told.since.expect("a beginning"));
+    lines::wait_for(
+        &split,
+        &["an open transaction hangs", "last_stable_offset=1", "high_watermark=3", &producer, &since],
+    );
     scene.read(0, &[2_000]);
     scene.until("the one that is blocked", |time| time.at_sink() == 979);
     scene.let_an_hour_pass();
     let time = scene.time().snapshot();
     let split = time.split(last).expect("the last partition");
-    assert_eq!(time.reason(last).as_deref(), Some(behind));
+    assert_eq!(time.reason(last), Some(behind));
     assert!(split.spent.blocked >= HOUR && split.spent.idle.is_zero(), "{split:?}");
     assert_eq!(time.at_sink(), 979, "blocked for an hour, and waited for");
     open.commit();

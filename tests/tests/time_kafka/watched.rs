@@ -35,6 +35,10 @@ impl Source for Watched {
         self.source.open(ctx).await
     }
 
+    fn has_momentary_starts(&self) -> bool {
+        self.source.has_momentary_starts()
+    }
+
     async fn poll(&mut self, out: &mut BatchBuilder) -> Result<Polled, SourceError> {
         self.polls.fetch_add(1, Ordering::SeqCst);
         if !self.answers.is_empty() {

@@ -51,6 +51,9 @@ pub(super) trait Api: Request {
     const CHANGES: bool = false;
     /// How its answer is built.
     const LAYOUT: Layout;
+    /// The fail point between the request and its answer.
+    #[cfg(feature = "failpoints")]
+    const SENT: Option<&'static str> = None;
 }
 
 const fn flexible_from(flexible_from: i16, fields: &'static [Field]) -> Layout {
@@ -165,6 +168,8 @@ impl Api for EndTxnRequest {
     // the producer that wrote the transaction.
     const OURS: VersionSpan = VersionSpan { min: 0, max: 4 };
     const CHANGES: bool = true;
+    #[cfg(feature = "failpoints")]
+    const SENT: Option<&'static str> = Some("kafka::end::sent");
     const LAYOUT: Layout = flexible_from(3, &[Fixed(4), Fixed(2)]);
 }
 
@@ -192,6 +197,8 @@ impl Api for InitProducerIdRequest {
     // 6 is not stable in any released broker.
     const OURS: VersionSpan = VersionSpan { min: 3, max: 5 };
     const CHANGES: bool = true;
+    #[cfg(feature = "failpoints")]
+    const SENT: Option<&'static str> = Some("kafka::fence::sent");
     const LAYOUT: Layout = flexible_from(2, &[Fixed(4), Fixed(2), Fixed(8), Fixed(2)]);
 }
 

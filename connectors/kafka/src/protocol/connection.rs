@@ -107,6 +107,10 @@ impl Connection {
     ) -> Result<A::Response, ProtocolError> {
         let version = self.versions.choose::<A>(&self.broker)?;
         self.send(request, version, told, until).await?;
+        #[cfg(feature = "failpoints")]
+        if let Some(sent) = A::SENT {
+            crate::failpoint::reached(sent).await;
+        }
         let answered = match self.receive(told, until).await {
             Ok(answer) => self.decode::<A>(answer, version, told),
             Err(error) => Err(error),

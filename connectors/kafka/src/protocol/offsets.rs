@@ -37,8 +37,29 @@ impl ProtocolClient {
         partitions: &BTreeMap<String, BTreeSet<i32>>,
         within: Duration,
     ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
+        self.offsets(group, request(group, partitions).with_require_stable(true), within).await
+    }
+
+    /// The same as it is now: what open transactions have in them is passed over.
+    ///
+    /// # Errors
+    /// [`ProtocolError`].
+    pub async fn offsets_now(
+        &self,
+        group: &str,
+        partitions: &BTreeMap<String, BTreeSet<i32>>,
+        within: Duration,
+    ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
+        self.offsets(group, request(group, partitions), within).await
+    }
+
+    async fn offsets(
+        &self,
+        group: &str,
+        request: OffsetFetchRequest,
+        within: Duration,
+    ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
         let mut call = Call::new(format!("OffsetFetch of group {group}"), within);
-        let request = request(group, partitions);
         let of = (CoordinatorOf::Group, group);
         let answer = self.ask_coordinator(of, &request, worst_code, &mut call).await?;
         let told = of_group(answer, group)
@@ -66,7 +87,7 @@ fn request(group: &str, partitions: &BTreeMap<String, BTreeSet<i32>>) -> OffsetF
     let group = OffsetFetchRequestGroup::default()
         .with_group_id(GroupId(StrBytes::from_string(group.to_owned())))
         .with_topics(Some(topics.collect()));
-    OffsetFetchRequest::default().with_groups(vec![group]).with_require_stable(true)
+    OffsetFetchRequest::default().with_groups(vec![group])
 }
 
 fn of_group(answer: OffsetFetchResponse, group: &str) -> Option<OffsetFetchResponseGroup> {

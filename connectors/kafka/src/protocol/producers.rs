@@ -1,7 +1,9 @@
 //! DescribeProducers, at the leader of a partition: who holds back readers of committed records.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::describe_producers_response::{DescribeProducersResponse, PartitionResponse};
 use kafka_protocol::messages::{DescribeProducersRequest, TopicName};
@@ -45,6 +47,67 @@ impl ProtocolClient {
                 Err(error) => call.pause(error).await?,
             }
         }
+    }
+
+    /// Asks the leaders of many partitions for their producers, each leader once, and all of them at the same time. A partition
+    /// of which nobody tells within `within`, or that is not there, is left out.
+    ///
+    /// # Errors
+    /// Nobody tells who leads what.
+    pub async fn describe_producers_of(
+        &self,
+        partitions: &BTreeMap<String, BTreeSet<i32>>,
+        within: Duration,
+    ) -> Result<BTreeMap<(String, i32), Vec<ActiveProducer>>, ProtocolError> {
+        let mut call = Call::new("DescribeProducers", within);
+        let topics: Vec<&str> = partitions.keys().map(String::as_str).collect();
+        let cluster = loop {
+            match self.read_cluster(&topics, &call).await {
+                Ok(told) => break told.cluster,
+                Err(error) => call.pause(error).await?,
+            }
+        };
+        let mut by_leader: BTreeMap<i32, BTreeMap<&str, Vec<i32>>> = BTreeMap::new();
+        for (topic, partitions) in partitions {
+            for &partition in partitions {
+                let known = cluster.topics.get(topic).and_then(|known| known.partitions.get(&partition));
+                if let Some(leader) = known.and_then(|leader| leader.broker) {
+                    by_leader.entry(leader).or_default().entry(topic).or_default().push(partition);
+                }
+            }
+        }
+        let parts = by_leader.iter().map(|(leader, asked)| self.describe_producers_at(*leader, asked, &call));
+        Ok(join_all(parts).await.into_iter().flatten().collect())
+    }
+
+    async fn describe_producers_at(
+        &self,
+        leader: i32,
+        asked: &BTreeMap<&str, Vec<i32>>,
+        call: &Call,
+    ) -> Vec<((String, i32), Vec<ActiveProducer>)> {
+        let topics = asked.iter().map(|(topic, partitions)| {
+            let name = TopicName(StrBytes::from_string((*topic).to_owned()));
+            TopicRequest::default().with_name(name).with_partition_indexes(partitions.clone())
+        });
+        let request = DescribeProducersRequest::default().with_topics(topics.collect());
+        let answer = match self.ask_broker(leader, &request, call).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::debug!(%error, leader, "a leader does not tell the producers of its partitions");
+                return Vec::new();
+            }
+        };
+        let of_topic = answer.topics.into_iter().flat_map(|topic| {
+            let name = topic.name.to_string();
+            topic.partitions.into_iter().map(move |told| (name.clone(), told))
+        });
+        let told = of_topic.filter(|(_, told)| ErrorCode::of(told.error_code).is_none());
+        told.map(|(topic, told)| {
+            let producers = told.active_producers.into_iter().map(active).collect();
+            ((topic, told.partition_index), producers)
+        })
+        .collect()
     }
 
     async fn describe_producers_once(

@@ -5,3 +5,7 @@ pub mod producing;
 pub mod recovery;
 pub mod slot;
 pub mod two_phase;
+pub mod writer;
+
+#[cfg(feature = "failpoints")]
+pub use crate::failpoint::FAIL_POINTS;

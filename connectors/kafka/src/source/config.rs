@@ -36,6 +36,18 @@ pub enum StartAt {
     },
 }
 
+impl StartAt {
+    /// [SRC-13] Tells whether where a split starts depends on when that is found out: its end moves, and so does what others
+    /// commit for the group.
+    pub(super) fn is_momentary(&self, split: &SplitId) -> bool {
+        match self {
+            StartAt::Earliest => false,
+            StartAt::Latest | StartAt::Timestamp(_) | StartAt::Committed { .. } => true,
+            StartAt::Offsets { offsets, .. } => !offsets.contains_key(split),
+        }
+    }
+}
+
 /// What to do where the group has committed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -348,6 +360,17 @@ mod tests {
         let config =
             KafkaSourceConfig::new("localhost:9092", ["flights"]).property("fetch.wait.max.ms", "100");
         assert_eq!(config.check(), Ok(()));
+    }
+
+    /// [SRC-13] what must be stored before a record of it is read.
+    #[test]
+    fn a_start_that_is_not_always_the_same_is_momentary() {
+        let (split, otherwise) = (SplitId::new("t", 0), Otherwise::Earliest);
+        let named = |index| StartAt::Offsets { offsets: [(SplitId::new("t", index), 5)].into(), otherwise };
+        let momentary =
+            [StartAt::Latest, StartAt::Timestamp(Timestamp(7)), StartAt::Committed { otherwise }, named(1)];
+        assert!(momentary.iter().all(|start| start.is_momentary(&split)));
+        assert!([StartAt::Earliest, named(0)].iter().all(|start| !start.is_momentary(&split)));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::config::{KafkaSourceConfig, Otherwise, StartAt, StopAt};
 use super::error::ReadError;
 use super::handover::{Command, Exchange, Seek};
 use super::leaders::{Told, leaders_config};
+use super::retire::retire;
 use super::start::resolve_now;
 use super::status::SourceStatus;
 
@@ -145,6 +146,12 @@ fn commit(
     };
     let outcome = consumer.commit(&list, CommitMode::Sync);
     while consumer.poll(Duration::ZERO).is_some() {}
+    // It may have lost all brokers for good; another client finds them again.
+    if outcome.is_err()
+        && let Some(consumer) = committer.take()
+    {
+        retire(consumer);
+    }
     outcome.map_err(|cause| ReadError::Call { doing: "commit offsets", cause })
 }
 

@@ -114,6 +114,8 @@ pub(super) enum ReadError {
     UnknownSplit { split: SplitId },
     #[error("no broker told the offsets of {split}")]
     NoOffsets { split: SplitId },
+    #[error("the client was told that the cluster has no broker")]
+    LetGo,
     #[error("opening was given up")]
     GivenUp,
 }
@@ -134,7 +136,7 @@ impl ReadError {
 
     fn class(&self) -> ErrorClass {
         match self {
-            ReadError::Open { .. } | ReadError::NoOffsets { .. } => ErrorClass::Reconnect,
+            ReadError::Open { .. } | ReadError::NoOffsets { .. } | ReadError::LetGo => ErrorClass::Reconnect,
             _ => ErrorClass::Fatal,
         }
     }

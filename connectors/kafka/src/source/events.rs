@@ -10,7 +10,7 @@
 //!     └── wake: Arc<Wake>, the only part that other threads hold
 //! ```
 //!
-//! What the proofs rest on: a `Client` owns its queue reference and its consumer, and drops them in this order; an
+//! What the proofs rest on: a `Client` owns its queue references and its consumer, and drops them in this order; an
 //! `OwnedEvent` borrows the `Client`; every view borrows its `OwnedEvent`.
 #![allow(unsafe_code)]
 
@@ -29,6 +29,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, ClientContext};
 
 use super::error::ClientError;
+use super::retire::retire;
 
 /// Receives what the safe crate handles itself while a client is being closed: nothing of interest.
 pub(super) struct Quiet;
@@ -38,12 +39,19 @@ impl ConsumerContext for Quiet {}
 
 /// A consumer together with its queue of events. Lives on one thread.
 pub(super) struct Client {
+    // Before the consumer: fields are dropped in their order, and the queues are given back while it is alive.
+    queues: Queues,
+    consumer: BaseConsumer<Quiet>,
+    config: ClientConfig,
+}
+
+/// The queues of one consumer, and who interrupts the wait at them.
+struct Queues {
     /// The queue that is polled: our own, to which the consumer's is forwarded. Polling the consumer's itself would
     /// note the time of every single record, for a poll interval that an assigning client does not have.
-    queue: NonNull<rd::rd_kafka_queue_t>,
-    /// Our own reference to the consumer's queue. Both are given back in `drop`, before `consumer` is destroyed.
+    polled: NonNull<rd::rd_kafka_queue_t>,
+    /// Our own reference to the consumer's queue. Both are given back in `drop`, before the consumer is destroyed.
     forwarded: NonNull<rd::rd_kafka_queue_t>,
-    consumer: BaseConsumer<Quiet>,
     wake: Arc<Wake>,
 }
 
@@ -54,7 +62,7 @@ pub(super) struct Wake(Mutex<Option<WakeTarget>>);
 struct WakeTarget(NonNull<rd::rd_kafka_queue_t>);
 
 // SAFETY: the only thing done with the pointer is `rd_kafka_queue_yield`, which librdkafka allows from any thread, and
-// it is done under the lock that `Client::drop` takes before it gives the queue back.
+// it is done under the lock that `Queues::drop` takes before it gives the queue back.
 unsafe impl Send for WakeTarget {}
 
 impl Wake {
@@ -66,8 +74,14 @@ impl Wake {
         }
     }
 
-    fn set(&self, target: Option<WakeTarget>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    fn set(&self, queue: NonNull<rd::rd_kafka_queue_t>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(WakeTarget(queue));
+    }
+
+    /// Lets a queue go. That of a client which has taken this one's place stays.
+    fn unset(&self, queue: NonNull<rd::rd_kafka_queue_t>) {
+        let mut target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        target.take_if(|target| target.0 == queue);
     }
 }
 
@@ -89,7 +103,7 @@ impl TopicDescription {
 
 impl Client {
     /// Makes a client; nothing is connected yet. `config` names a group, which librdkafka wants for assigning.
-    pub(super) fn new(config: &ClientConfig, wake: Arc<Wake>) -> Result<Self, KafkaError> {
+    pub(super) fn new(config: ClientConfig, wake: Arc<Wake>) -> Result<Self, KafkaError> {
         let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
         let client = consumer.client().native_ptr();
         // SAFETY: `consumer` is alive. A consumer with a group has a consumer queue, so the pointer is not null, which
@@ -99,15 +113,27 @@ impl Client {
             return Err(KafkaError::ClientCreation("the client has no consumer queue".to_owned()));
         };
         // SAFETY: the client is alive; a new queue is ours, and never null (the library aborts when it has no memory,
-        // and the check costs nothing). Both queues outlive the forwarding, which `drop` ends first.
+        // and the check costs nothing). Both queues outlive the forwarding, which `Queues::drop` ends first.
         let queue = unsafe {
             let queue = rd::rd_kafka_queue_new(client);
             rd::rd_kafka_queue_forward(forwarded.as_ptr(), queue);
             NonNull::new(queue)
                 .ok_or_else(|| KafkaError::ClientCreation("no queue could be made".to_owned()))?
         };
-        wake.set(Some(WakeTarget(queue)));
-        Ok(Self { queue, forwarded, consumer, wake })
+        wake.set(queue);
+        Ok(Self { queues: Queues { polled: queue, forwarded, wake }, consumer, config })
+    }
+
+    /// Makes another client with the same properties, which reads nothing yet and is the one that is woken from now on.
+    pub(super) fn anew(&self) -> Result<Self, KafkaError> {
+        Self::new(self.config.clone(), Arc::clone(&self.queues.wake))
+    }
+
+    /// Ends the client without waiting for it.
+    pub(super) fn retire(self) {
+        let Self { queues, consumer, .. } = self;
+        drop(queues);
+        retire(consumer);
     }
 
     /// Returns the safe crate's consumer, for everything but polling.
@@ -117,8 +143,8 @@ impl Client {
 
     /// Returns the next event, waiting up to `patience` (whole milliseconds) for one.
     pub(super) fn poll(&self, patience: Duration) -> Option<OwnedEvent<'_>> {
-        // SAFETY: the queue is alive until `drop`. The event is ours to destroy, and `OwnedEvent` does so.
-        let event = unsafe { rd::rd_kafka_queue_poll(self.queue.as_ptr(), milliseconds(patience)) };
+        // SAFETY: the queue is alive until `Queues::drop`. The event is ours to destroy, and `OwnedEvent` does so.
+        let event = unsafe { rd::rd_kafka_queue_poll(self.queues.polled.as_ptr(), milliseconds(patience)) };
         Some(OwnedEvent { event: NonNull::new(event)?, client: PhantomData })
     }
 
@@ -151,25 +177,9 @@ impl Client {
         is_known.then(|| u64::try_from(high).ok()).flatten()
     }
 
-    /// Tells whether the client has been told of no broker, or has let go of all. From then on it asks nobody any more.
-    pub(super) fn knows_no_broker(&self) -> bool {
-        let client = self.consumer.client().native_ptr();
-        let mut count = 0;
-        // SAFETY: the client lives as long as `self`. The list, which may be null, is ours, and given back once.
-        unsafe {
-            let ids = rd::rd_kafka_brokers_learned_ids(client, &mut count);
-            rd::rd_kafka_mem_free(client, ids.cast());
-        }
-        count == 0
-    }
-
-    /// Gives the client brokers to ask, beside those that it knows.
-    pub(super) fn add_brokers(&self, bootstrap: &str) {
-        // Addresses with a zero byte have been refused when the client was made.
-        let Ok(bootstrap) = CString::new(bootstrap) else { return };
-        let client = self.consumer.client().native_ptr();
-        // SAFETY: the client lives as long as `self`, and copies the text.
-        unsafe { rd::rd_kafka_brokers_add(client, bootstrap.as_ptr()) };
+    /// Tells whether the client knows any broker that the cluster has told it of.
+    pub(super) fn knows_broker(&self) -> bool {
+        knows_broker(&self.consumer)
     }
 
     /// Asks the cluster for topics: their ids, their partitions, or why there is no answer for one.
@@ -221,17 +231,29 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for Queues {
     fn drop(&mut self) {
-        self.wake.set(None);
-        // SAFETY: our own references, given back once, while the consumer is still alive (fields drop after this). The
+        self.wake.unset(self.polled);
+        // SAFETY: our own references, given back once, while the consumer is still alive (`Client` drops it after this). The
         // forwarding ends first: closing the consumer serves its own queue.
         unsafe {
             rd::rd_kafka_queue_forward(self.forwarded.as_ptr(), ptr::null_mut());
             rd::rd_kafka_queue_destroy(self.forwarded.as_ptr());
-            rd::rd_kafka_queue_destroy(self.queue.as_ptr());
+            rd::rd_kafka_queue_destroy(self.polled.as_ptr());
         }
     }
+}
+
+/// Tells whether a client knows any broker that the cluster has told it of; those of its configuration do not count.
+pub(super) fn knows_broker<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> bool {
+    let mut count = 0;
+    // SAFETY: the client lives as long as the consumer. The list, which may be null, is ours, and given back once.
+    unsafe {
+        let client = consumer.client().native_ptr();
+        let ids = rd::rd_kafka_brokers_learned_ids(client, &mut count);
+        rd::rd_kafka_mem_free(client, ids.cast());
+    }
+    count > 0
 }
 
 /// Copies the answer to [`Client::describe_topics`].

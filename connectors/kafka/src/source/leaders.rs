@@ -22,9 +22,13 @@ use rdkafka::{ClientConfig, ClientContext, Offset};
 
 use super::client::{at_offsets, client_config};
 use super::config::{Isolation, KafkaSourceConfig};
+use super::contact::{Contact, OutOfContact};
 use super::error::ReadError;
+use super::events::knows_broker;
 use super::handover::{Exchange, Handover, News, ReadingId};
 use super::offsets;
+use super::producers::{Behind, Finder, Then};
+use super::retire::retire;
 use super::status::SourceStatus;
 
 /// A question, and the reading it is about.
@@ -36,6 +40,7 @@ pub(super) struct Asker {
     config: ClientConfig,
     exchange: Arc<Exchange>,
     status: Arc<SourceStatus>,
+    finder: Finder,
     thread: Option<(mpsc::Sender<Vec<Asked>>, JoinHandle<()>)>,
 }
 
@@ -45,8 +50,9 @@ impl Asker {
         ctx: &SourceContext,
         exchange: Arc<Exchange>,
         status: Arc<SourceStatus>,
+        finder: Finder,
     ) -> Self {
-        Self { config: leaders_config(config, ctx), exchange, status, thread: None }
+        Self { config: leaders_config(config, ctx), exchange, status, finder, thread: None }
     }
 
     /// Sends questions off. The answers, or that there are none, come as news.
@@ -67,7 +73,8 @@ impl Asker {
         let (sender, questions) = mpsc::channel();
         let (config, exchange, status) =
             (self.config.clone(), Arc::clone(&self.exchange), Arc::clone(&self.status));
-        let run = move || answer_all(&config, &exchange, &status, &questions);
+        let finder = self.finder.clone();
+        let run = move || answer_all(&config, &exchange, &status, &finder, &questions);
         let thread = std::thread::Builder::new().name("kafka-leaders".to_owned()).spawn(run)?;
         Ok((sender, thread))
     }
@@ -85,20 +92,31 @@ fn answer_all(
     config: &ClientConfig,
     exchange: &Exchange,
     status: &SourceStatus,
+    finder: &Finder,
     questions: &mpsc::Receiver<Vec<Asked>>,
 ) {
-    let mut leaders = None;
+    let mut asking = Asking { config, status, contact: Contact::default(), leaders: None };
     while let Ok(mut asked) = questions.recv() {
         asked.extend(questions.try_iter().flatten());
         if asked.is_empty() {
             continue;
         }
-        let mut news = answer(&mut leaders, config, asked);
+        let mut news = asking.answer(asked);
         if status.is_cut_off() {
             news.iter_mut().for_each(|(_, _, event)| *event = unanswered(*event));
         }
+        let behind = news.iter().filter_map(behind).collect();
         exchange.offer(Handover::News(news));
+        finder.find(behind);
     }
+}
+
+/// Where the leader has more than may be read, a transaction may be in front.
+fn behind((reading, split, event): &News) -> Option<Behind> {
+    let SplitEvent::Answer { question, high_watermark } = event else { return None };
+    let position = question.position();
+    let behind = || Behind { split: split.clone(), position, then: Then::Tell(*reading) };
+    (*high_watermark > position).then(behind)
 }
 
 fn unanswered(event: SplitEvent) -> SplitEvent {
@@ -108,25 +126,63 @@ fn unanswered(event: SplitEvent) -> SplitEvent {
     }
 }
 
-fn answer(leaders: &mut Option<Leaders>, config: &ClientConfig, asked: Vec<Asked>) -> Vec<News> {
-    let ends = match leaders {
-        Some(leaders) => leaders.ends(&asked),
-        None => match Leaders::new(config) {
-            Ok(made) => leaders.insert(made).ends(&asked),
-            Err(error) => {
-                tracing::warn!(%error, "no client could be made to ask for the ends of splits");
-                BTreeMap::new()
-            }
-        },
-    };
-    let event = |(reading, split, question): Asked| {
-        let event = match ends.get(&split) {
-            Some(&high_watermark) => SplitEvent::Answer { question, high_watermark },
-            None => SplitEvent::NoAnswer { question },
+/// One client after the other that asks.
+struct Asking<'a> {
+    config: &'a ClientConfig,
+    status: &'a SourceStatus,
+    contact: Contact,
+    leaders: Option<Leaders>,
+}
+
+impl Asking<'_> {
+    fn answer(&mut self, asked: Vec<Asked>) -> Vec<News> {
+        let ends = self.ends(&asked).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no client could be made to ask for the ends of splits");
+            BTreeMap::new()
+        });
+        let event = |(reading, split, question): Asked| {
+            let event = match ends.get(&split) {
+                Some(&high_watermark) => SplitEvent::Answer { question, high_watermark },
+                None => SplitEvent::NoAnswer { question },
+            };
+            (reading, split, event)
         };
-        (reading, split, event)
-    };
-    asked.into_iter().map(event).collect()
+        asked.into_iter().map(event).collect()
+    }
+
+    /// Asks with the client that is there, or with a new one. One that has let go of all brokers, or was silent for long, is
+    /// replaced.
+    fn ends(&mut self, asked: &[Asked]) -> Result<BTreeMap<SplitId, u64>, ReadError> {
+        self.renew_if_let_go();
+        let leaders = match &mut self.leaders {
+            Some(leaders) => leaders,
+            none => none.insert(Leaders::new(self.config)?),
+        };
+        let ends = leaders.ends(asked);
+        let knows_broker = knows_broker(leaders.consumer());
+        if !ends.is_empty() {
+            self.contact.answered();
+        } else if let Some(silent) = self.contact.unanswered(knows_broker, Instant::now()) {
+            self.renew(OutOfContact::IsSilent(silent));
+        }
+        self.renew_if_let_go();
+        Ok(ends)
+    }
+
+    fn renew_if_let_go(&mut self) {
+        let Some(leaders) = &self.leaders else { return };
+        if self.contact.has_let_go(knows_broker(leaders.consumer())) {
+            self.renew(OutOfContact::HasLetGo);
+        }
+    }
+
+    fn renew(&mut self, why: OutOfContact) {
+        let Some(Leaders { consumer, .. }) = self.leaders.take() else { return };
+        retire(consumer);
+        self.contact.renewed(why);
+        self.status.count_renewal();
+        tracing::warn!(reason = %why, "a new Kafka client takes the place of the one that asked where splits end");
+    }
 }
 
 /// The leaders of partitions, asked for what is there, committed or not.

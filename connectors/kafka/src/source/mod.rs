@@ -9,7 +9,9 @@
 //!
 //! * [`config`](KafkaSourceConfig): what it is told. `start`: what it finds out when it is opened, `topic_ids` whether that still holds.
 //! * `reader`: the thread's loop. `serve`: what each event means. `splits`: where each split stands.
-//! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop.
+//! * `handover`: what passes between thread and `poll`. `leaders`: where splits end, asked beside the loop;
+//!   `producers`: whose the transactions are that they wait for.
+//! * `contact`: whether a client still has brokers. `renew`: going on with another one, `retire`: ending the old one.
 //! * `events`: librdkafka's event API, the only unsafe code.
 //!
 //! # Positions
@@ -24,6 +26,7 @@
 mod assign;
 mod client;
 mod config;
+mod contact;
 mod control;
 mod error;
 mod events;
@@ -31,9 +34,12 @@ mod handover;
 mod leaders;
 mod obey;
 mod offsets;
+mod producers;
 mod reader;
 mod readings;
+mod renew;
 mod resolve;
+mod retire;
 mod running;
 mod serve;
 mod splits;
@@ -60,7 +66,8 @@ pub use status::{BatchWaits, SourceStatus};
 pub use stream::{KafkaRecord, KafkaStream, StreamItem};
 
 use handover::{Command, Exchange, Handover, Taken};
-use leaders::Asker;
+use leaders::{Asker, leaders_config};
+use producers::Finder;
 use running::Running;
 use thread::ReaderThread;
 
@@ -153,11 +160,14 @@ impl Source for KafkaSource {
     async fn open(&mut self, ctx: SourceContext) -> Result<(), SourceError> {
         let exchange = Arc::clone(&self.exchange.0);
         let (opened_in_thread, opened) = oneshot::channel();
+        let asking = leaders_config(&self.config, &ctx);
+        let finder = Finder::start(asking, Arc::clone(&exchange), Arc::clone(&self.status));
         let thread = ReaderThread {
             config: self.config.clone(),
             status: Arc::clone(&self.status),
             exchange: Arc::clone(&exchange),
             ctx: ctx.clone(),
+            finder: finder.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("kafka-source".to_owned())
@@ -166,14 +176,21 @@ impl Source for KafkaSource {
                 SourceError::new(ErrorClass::Fatal, "start the consumer's thread").caused_by(cause)
             })?;
         // From here on, dropping `self` (or this future, and `self` later) stops the thread.
-        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status));
+        let asker = Asker::new(&self.config, &ctx, Arc::clone(&exchange), Arc::clone(&self.status), finder);
         let running = self.running.insert(Running::new(exchange, thread, asker));
         let opened = opened.await.map_err(|_| ended())??;
+        let mut splits = opened.assignment.splits.iter();
+        let has_momentary_starts = splits.any(|split| self.config.start.is_momentary(split));
         running.unended = opened.assignment.splits.iter().cloned().collect();
         running.has_splits = !opened.assignment.splits.is_empty();
         running.assignment = running.has_splits.then_some(opened.assignment);
         running.stops = opened.stops;
+        running.has_momentary_starts = has_momentary_starts;
         Ok(())
+    }
+
+    fn has_momentary_starts(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.has_momentary_starts)
     }
 
     async fn poll(&mut self, out: &mut BatchBuilder) -> Result<Polled, SourceError> {

@@ -22,20 +22,22 @@ use std::time::{Duration, Instant};
 
 use levada_core::time::{Pause, SplitEvent};
 use levada_core::{Budget, Positions, Record, SourceError, SplitId};
-use rdkafka::consumer::Consumer;
 
 use super::client::partitions;
 use super::config::{BatchBounds, Headers, KafkaSourceConfig, WhenLost};
+use super::contact::Contact;
 use super::error::ReadError;
 use super::events::Client;
 use super::handover::{Exchange, Handover};
+use super::producers::Finder;
+use super::renew::Looks;
 use super::splits::{Building, Splits};
 use super::standing::Observer;
 use super::status::SourceStatus;
 use super::topic_ids::TopicIds;
 
 /// How long the thread waits for an event when there is none; commands interrupt it.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// How long a batch is kept before all splits are paused.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -86,10 +88,11 @@ pub(super) struct Reader {
     pub(super) outbox: VecDeque<Handover>,
     pub(super) flow: Flow,
     /// Whether a broker could not be reached since the last probe.
-    suspects_outage: bool,
-    last_probe: Option<Instant>,
+    pub(super) suspects_outage: bool,
+    pub(super) looks: Looks,
+    pub(super) contact: Contact,
     /// When fetching is to be started again for the splits that fail.
-    retry_at: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
     observer: Observer,
     /// The splits that the user lets rest, also those that are not read now.
     pub(super) user_paused: BTreeSet<SplitId>,
@@ -123,12 +126,19 @@ impl Reader {
             outbox: VecDeque::new(),
             flow: Flow::Flowing,
             suspects_outage: false,
-            last_probe: None,
+            looks: Looks::default(),
+            contact: Contact::default(),
             retry_at: None,
             observer: Observer::new(config.hanging_after),
             user_paused: BTreeSet::new(),
             has_user_paused: false,
         }
+    }
+
+    /// Has the transactions looked for that splits wait for.
+    pub(super) fn finding_by(mut self, finder: Finder) -> Self {
+        self.observer.find_by(finder);
+        self
     }
 
     /// Reads until it is told to stop or fails. A failure is handed over behind everything that was read before it.
@@ -166,7 +176,7 @@ impl Reader {
             let is_served = self.serve_what_is_there()?;
             // Events that bring nothing (statistics, lines of the log) may come for ever, and must not keep the rest waiting.
             if !is_served || self.building.is_empty() {
-                self.probe_brokers();
+                self.look_after_client()?;
                 self.fetch_again()?;
                 break;
             }
@@ -326,36 +336,6 @@ impl Reader {
         self.exchange.want_room(true);
         tracing::debug!(budget_used = self.budget.used(), "all splits are paused until batches are released");
         Ok(())
-    }
-
-    /// After a broker could not be reached, looks about once a second whether any can, until one can.
-    ///
-    /// The client itself tells that all are down only when it has tried all, and that one is back only by the next
-    /// record, which in a quiet topic may never come.
-    ///
-    /// A broker that has stood still is out of its cluster for a moment, and tells whoever asks it then that there is no broker
-    /// at all. A client that hears it lets go of every broker, those that it was configured with included, and asks nobody
-    /// for five minutes; so it is given them again.
-    fn probe_brokers(&mut self) {
-        if self.last_probe.is_some_and(|last| last.elapsed() < IDLE) {
-            return;
-        }
-        let has_let_go = self.client.knows_no_broker();
-        if !has_let_go && !self.suspects_outage && !self.status.is_cut_off() {
-            return;
-        }
-        let Some(reading) = self.splits.iter().next() else { return };
-        if has_let_go {
-            self.client.add_brokers(&self.bootstrap);
-        }
-        let answer = self.client.consumer().fetch_metadata(Some(&reading.split.stream), IDLE / 4);
-        self.last_probe = Some(Instant::now());
-        self.suspects_outage = false;
-        let has_answer = answer.is_ok_and(|told| !told.brokers().is_empty());
-        let is_cut_off = !has_answer || self.client.knows_no_broker();
-        if self.status.set_cut_off(is_cut_off) {
-            self.building.tell_of_all(&self.splits, SplitEvent::BrokerAway);
-        }
     }
 
     /// Starts fetching again for splits that failed a while ago. Only then does the client say that they are at their ends

@@ -19,6 +19,8 @@ pub(super) struct Running {
     /// Told by the first poll.
     pub(super) assignment: Option<Assignment>,
     pub(super) stops: Option<Positions>,
+    /// Whether some splits start where it depends on when that was found out.
+    pub(super) has_momentary_starts: bool,
     /// Splits whose bounded read has not ended.
     pub(super) unended: BTreeSet<SplitId>,
     pub(super) has_splits: bool,
@@ -34,6 +36,7 @@ impl Running {
             asker,
             assignment: None,
             stops: None,
+            has_momentary_starts: false,
             unended: BTreeSet::new(),
             has_splits: false,
             was_told_idle: false,

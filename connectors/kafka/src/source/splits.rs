@@ -129,10 +129,15 @@ impl Splits {
             .position(|reading| reading.split.index == partition && *reading.split.stream == *topic)
     }
 
-    /// The client may give a topic another pointer once none of its partitions is assigned.
-    fn forget_keys(&mut self) {
+    /// The client may give a topic another pointer once none of its partitions is assigned, and another client does.
+    pub(super) fn forget_keys(&mut self) {
         self.by_key.clear();
         self.last = None;
+    }
+
+    /// Returns how many records were read of the splits that are read now.
+    pub(super) fn records(&self) -> u64 {
+        self.readings.iter().map(|reading| reading.counts.records).sum()
     }
 
     /// Walks through all readings.

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use levada_core::time::OpenTransaction;
 use levada_core::{SplitId, Timestamp};
 
 use super::events::Client;
+use super::producers::{Behind, Finder, Then, Waiting};
 use super::splits::{Reading, Splits};
 use super::status::SourceStatus;
 
@@ -30,6 +32,9 @@ pub struct SplitStanding {
     pub behind_transaction: Option<Duration>,
     /// Whether that is longer than [`hanging_after`](super::KafkaSourceConfig::hanging_after).
     pub is_hanging: bool,
+    /// That transaction, once it was found: looked for when a leader is asked for the sake of idleness, when a bounded read waits,
+    /// and when it hangs.
+    pub transaction: Option<OpenTransaction>,
     /// The timestamp of the record read last.
     pub last_timestamp: Option<Timestamp>,
     /// Records read since the source was opened.
@@ -69,12 +74,18 @@ pub(super) struct Counts {
 /// Notes the splits' standing now and then.
 pub(super) struct Observer {
     hanging_after: Duration,
+    finder: Finder,
     last: Option<Instant>,
 }
 
 impl Observer {
     pub(super) fn new(hanging_after: Duration) -> Self {
-        Self { hanging_after, last: None }
+        Self { hanging_after, finder: Finder::default(), last: None }
+    }
+
+    /// Has transactions looked for before they are spoken of.
+    pub(super) fn find_by(&mut self, finder: Finder) {
+        self.finder = finder;
     }
 
     /// Notes where the splits stand, if it is time.
@@ -83,11 +94,18 @@ impl Observer {
             return;
         }
         self.last = Some(Instant::now());
-        let standings = splits.iter_mut().map(|reading| self.standing(reading, client)).collect();
+        let mut waiting = Vec::new();
+        let look = |reading: &mut Reading| {
+            let standing = self.standing(reading, client, status);
+            waiting.extend(to_be_said(reading, &standing));
+            standing
+        };
+        let standings = splits.iter_mut().map(look).collect();
         status.set_splits(standings);
+        self.finder.find(waiting);
     }
 
-    fn standing(&self, reading: &mut Reading, client: &Client) -> SplitStanding {
+    fn standing(&self, reading: &mut Reading, client: &Client, status: &SourceStatus) -> SplitStanding {
         let high_watermark = client.high_watermark(&reading.split);
         let is_at_end = reading.end == Some(reading.next);
         let is_behind = is_at_end && high_watermark.is_some_and(|high| high > reading.next);
@@ -96,7 +114,8 @@ impl Observer {
         reading.behind_since = since;
         let behind_transaction = since.map(|since| since.elapsed()).filter(|behind| *behind >= EVERY / 2);
         let is_hanging = behind_transaction.is_some_and(|behind| behind >= self.hanging_after);
-        report(reading, high_watermark, behind_transaction, is_hanging);
+        let transaction =
+            behind_transaction.and_then(|_| status.transaction_at(&reading.split, reading.next));
         SplitStanding {
             split: reading.split.clone(),
             position: reading.next,
@@ -105,6 +124,7 @@ impl Observer {
             last_stable_offset: reading.end.filter(|_| is_at_end),
             behind_transaction,
             is_hanging,
+            transaction,
             last_timestamp: reading.counts.last_timestamp,
             records: reading.counts.records,
             bytes: reading.counts.bytes,
@@ -112,24 +132,16 @@ impl Observer {
     }
 }
 
-/// Says once of each place where a read waits for a transaction that it does: a bounded read at once, since somebody waits
-/// for its end, another one when the transaction hangs.
-fn report(reading: &mut Reading, high_watermark: Option<u64>, behind: Option<Duration>, is_hanging: bool) {
-    let Some(behind) = behind else { return };
-    if !is_to_be_said(reading, is_hanging) {
-        return;
-    }
-    let Reading { split, next, stop, .. } = reading;
-    let (last_stable_offset, since) = (*next, behind.as_secs());
-    if is_hanging {
-        tracing::warn!(
-            %split, last_stable_offset, high_watermark, stop, "an open transaction hangs, since {since} s: nothing behind it can be read"
-        );
-    } else {
-        tracing::info!(
-            %split, last_stable_offset, high_watermark, stop, "waiting for the end of an open transaction, since {since} s"
-        );
-    }
+/// What is to be said, once of each place where a read waits for a transaction: of a bounded read at once, since somebody waits
+/// for its end, of another one when the transaction hangs.
+fn to_be_said(reading: &mut Reading, standing: &SplitStanding) -> Option<Behind> {
+    let waited = standing.behind_transaction?;
+    let SplitStanding { high_watermark, stop, is_hanging, .. } = *standing;
+    is_to_be_said(reading, is_hanging).then(|| Behind {
+        split: reading.split.clone(),
+        position: reading.next,
+        then: Then::Say(Waiting { high_watermark, stop, waited, is_hanging }),
+    })
 }
 
 /// Tells whether a wait for a transaction is news, and notes that it was told.

@@ -17,8 +17,9 @@ use rdkafka::{ClientConfig, Offset};
 use super::assign::owned_splits;
 use super::client::{at_offsets, client_config, partitions};
 use super::config::{KafkaSourceConfig, StartAt, StopAt};
+use super::contact::Contact;
 use super::error::{ClientError, ReadError};
-use super::events::{Client, Event, TopicDescription};
+use super::events::{Client, Event, TopicDescription, knows_broker};
 use super::handover::Exchange;
 use super::leaders::{Leaders, leaders_config};
 use super::offsets;
@@ -43,6 +44,7 @@ pub(super) struct Opened {
 /// Asks the cluster, with a deadline.
 pub(super) struct Opener<'a> {
     pub(super) client: &'a Client,
+    pub(super) contact: Contact,
     pub(super) config: &'a KafkaSourceConfig,
     /// For a client that asks about all records, committed or not.
     pub(super) leaders: ClientConfig,
@@ -159,9 +161,14 @@ impl Opener<'_> {
         which: Offset,
     ) -> Result<BTreeMap<SplitId, u64>, ReadError> {
         let question = at_offsets(splits.iter().map(|split| (split, which)))?;
-        self.ask("asking for the partitions' offsets", |patience| {
+        let answer = self.ask("asking for the partitions' offsets", |patience| {
             offsets::at(consumer, question.clone(), patience)
-        })
+        });
+        match answer {
+            // It says that a partition does not exist when it knows nobody who could tell.
+            Err(ReadError::Client(_)) if !knows_broker(consumer) => Err(ReadError::LetGo),
+            answer => answer,
+        }
     }
 
     fn resolve(
@@ -229,6 +236,9 @@ impl Opener<'_> {
         mut question: impl FnMut(Duration) -> Result<T, ClientError>,
     ) -> Result<T, ReadError> {
         loop {
+            if self.contact.has_let_go(self.client.knows_broker()) {
+                return Err(ReadError::LetGo);
+            }
             let left = self.config.open_within.saturating_sub(self.started.elapsed());
             let asked = Instant::now();
             let error = match question(left.min(SLICE)) {
@@ -237,7 +247,7 @@ impl Opener<'_> {
             };
             // An answer that came at once is not asked for again at once: the client's events take up the slice.
             self.drain_errors(SLICE.min(left).saturating_sub(asked.elapsed()).min(SLICE / 5))?;
-            if !error.is_retriable() {
+            if !error.is_retriable() && !self.contact.has_let_go(self.client.knows_broker()) {
                 return Err(ReadError::Client(error));
             }
             self.last_error.get_or_insert(error);
@@ -287,9 +297,10 @@ pub(super) fn resolve_now(config: &KafkaSourceConfig, split: &SplitId) -> Result
     let ctx = SourceContext { subtask: 0, parallelism: 1, budget: Budget::new(0) };
     let exchange = Exchange::default();
     let properties = client_config(config, &ctx.budget, ctx.subtask, ctx.parallelism);
-    let client = Client::new(&properties, Arc::clone(exchange.wake())).map_err(ReadError::of_creation)?;
+    let client = Client::new(properties, Arc::clone(exchange.wake())).map_err(ReadError::of_creation)?;
     let mut opener = Opener {
         client: &client,
+        contact: Contact::default(),
         config,
         leaders: leaders_config(config, &ctx),
         exchange: &exchange,

@@ -1,8 +1,12 @@
 //! What can be seen of a running source from outside.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use levada_core::SplitId;
+use levada_core::time::OpenTransaction;
 
 use super::error::ClientError;
 use super::standing::SplitStanding;
@@ -28,6 +32,7 @@ pub struct SourceStatus {
     errors: AtomicU64,
     stale: AtomicU64,
     pauses: AtomicU64,
+    renewals: AtomicU64,
     ignored_events: AtomicU64,
     gaps: AtomicU64,
     lost: AtomicU64,
@@ -37,6 +42,8 @@ pub struct SourceStatus {
     statistics: Mutex<Option<String>>,
     last_error: Mutex<Option<String>>,
     splits: Mutex<Vec<SplitStanding>>,
+    /// The transactions that were found in front of splits, and where.
+    transactions: Mutex<BTreeMap<SplitId, (u64, OpenTransaction)>>,
 }
 
 impl SourceStatus {
@@ -64,6 +71,12 @@ impl SourceStatus {
     /// Returns how often all splits were paused for want of budget.
     pub fn pauses(&self) -> u64 {
         self.pauses.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often a new client took the place of one that had lost all brokers: of the one that reads, or of the one that
+    /// asks where splits end.
+    pub fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// Returns the number of events that nothing is done about.
@@ -143,6 +156,10 @@ impl SourceStatus {
         *self.statistics.lock().unwrap_or_else(PoisonError::into_inner) = Some(statistics.to_owned());
     }
 
+    pub(super) fn count_renewal(&self) {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn count_stale(&self, records: u64) {
         self.stale.fetch_add(records, Ordering::Relaxed);
     }
@@ -157,6 +174,17 @@ impl SourceStatus {
         let old = std::mem::replace(&mut *current, splits);
         drop(current);
         drop(old); // not while others wait
+    }
+
+    pub(super) fn note_transaction(&self, split: SplitId, position: u64, transaction: OpenTransaction) {
+        let mut found = self.transactions.lock().unwrap_or_else(PoisonError::into_inner);
+        found.insert(split, (position, transaction));
+    }
+
+    /// Returns the transaction in front of a split that stands at a position, if it was found.
+    pub(super) fn transaction_at(&self, split: &SplitId, position: u64) -> Option<OpenTransaction> {
+        let found = self.transactions.lock().unwrap_or_else(PoisonError::into_inner);
+        found.get(split).filter(|(at, _)| *at == position).map(|(_, transaction)| *transaction)
     }
 
     pub(super) fn count_ignored_event(&self) {

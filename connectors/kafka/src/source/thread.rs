@@ -8,10 +8,12 @@ use tokio::sync::oneshot;
 
 use super::client;
 use super::config::KafkaSourceConfig;
+use super::contact::Contact;
 use super::error::ReadError;
 use super::events::Client;
 use super::handover::Exchange;
 use super::leaders::leaders_config;
+use super::producers::Finder;
 use super::reader::Reader;
 use super::start::{Opened, Opener};
 use super::status::SourceStatus;
@@ -23,6 +25,7 @@ pub(super) struct ReaderThread {
     pub(super) status: Arc<SourceStatus>,
     pub(super) exchange: Arc<Exchange>,
     pub(super) ctx: SourceContext,
+    pub(super) finder: Finder,
 }
 
 impl ReaderThread {
@@ -43,25 +46,39 @@ impl ReaderThread {
     fn open(&self) -> Result<(Client, Opened), ReadError> {
         let SourceContext { subtask, parallelism, budget } = &self.ctx;
         let config = client::client_config(&self.config, budget, *subtask, *parallelism);
-        let client =
-            Client::new(&config, Arc::clone(self.exchange.wake())).map_err(ReadError::of_creation)?;
+        let mut client =
+            Client::new(config, Arc::clone(self.exchange.wake())).map_err(ReadError::of_creation)?;
+        let started = Instant::now();
+        loop {
+            match self.ask(&client, started) {
+                Err(why @ ReadError::LetGo) if started.elapsed() < self.config.open_within => {
+                    tracing::warn!(reason = %why, "another Kafka client opens the source");
+                    let another = client.anew().map_err(ReadError::of_creation)?;
+                    std::mem::replace(&mut client, another).retire();
+                }
+                found => return Ok((client, found?)),
+            }
+        }
+    }
+
+    fn ask(&self, client: &Client, started: Instant) -> Result<Opened, ReadError> {
         let opener = Opener {
-            client: &client,
+            client,
+            contact: Contact::default(),
             config: &self.config,
             leaders: leaders_config(&self.config, &self.ctx),
             exchange: &self.exchange,
             status: &self.status,
-            started: Instant::now(),
+            started,
             last_error: None,
             log: Vec::new(),
         };
-        let found = opener.open(*subtask, *parallelism)?;
-        Ok((client, found))
+        opener.open(self.ctx.subtask, self.ctx.parallelism)
     }
 
     fn reader(self, client: Client, stops: Option<Positions>, topic_ids: TopicIds) -> Reader {
-        let Self { config, status, exchange, ctx } = self;
-        Reader::new(client, &config, exchange, status, ctx.budget, stops, topic_ids)
+        let Self { config, status, exchange, ctx, finder } = self;
+        Reader::new(client, &config, exchange, status, ctx.budget, stops, topic_ids).finding_by(finder)
     }
 }
 

@@ -42,6 +42,38 @@ async fn producer_of_an_open_transaction_is_named_with_its_first_offset() {
     assert!(told.iter().all(|producer| producer.open_from.is_none()), "{told:?}");
 }
 
+/// [KSK-21] many partitions at once, each with its own; what is not there is left out, and takes nothing from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_of_many_partitions_are_told_together() {
+    let (bootstrap, ids) = (shared(), [unique_name("tx"), unique_name("tx")]);
+    let (first, second) = (topic(&bootstrap, 3).await, topic(&bootstrap, 1).await);
+    let (client, never) = (client(&bootstrap), unique_name("never"));
+    leave_open(&bootstrap, &ids[0], &first, &[(0, "a"), (2, "b")]);
+    leave_open(&bootstrap, &ids[1], &second, &[(0, "c")]);
+    let one = described(&client, &ids[0]).await.expect("known").identity.producer_id;
+    let other = described(&client, &ids[1]).await.expect("known").identity.producer_id;
+    let asked = BTreeMap::from([
+        (first.clone(), [0, 1, 2, 7].into()),
+        (second.clone(), [0].into()),
+        (never, [0].into()),
+    ]);
+    let told = client.describe_producers_of(&asked, PATIENCE).await.expect("asked");
+    let ids = told.iter().map(|((topic, partition), producers)| {
+        let open = producers.iter().filter(|producer| producer.open_from == Some(0));
+        (topic.clone(), *partition, open.map(|producer| producer.producer_id).collect::<Vec<_>>())
+    });
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort();
+    let mut expected = vec![
+        (first.clone(), 0, vec![one]),
+        (first.clone(), 1, vec![]),
+        (first, 2, vec![one]),
+        (second, 0, vec![other]),
+    ];
+    expected.sort();
+    assert_eq!(ids, expected);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_topic_and_partition_are_named() {
     let bootstrap = shared();

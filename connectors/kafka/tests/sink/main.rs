@@ -4,6 +4,8 @@ mod acl;
 mod away;
 mod coordinator;
 mod failures;
+mod left_over;
+mod lost_answers;
 mod metrics;
 mod order;
 mod outages;
@@ -12,9 +14,11 @@ mod partitions;
 #[allow(dead_code)]
 #[path = "../protocol/peer.rs"]
 mod peer;
+mod prepared;
 mod pressure;
 mod records;
 mod slots;
+mod stale;
 mod start;
 mod support;
 mod transactions;

@@ -4,8 +4,9 @@ use std::pin::pin;
 use std::time::Instant;
 
 use levada_core::time::{Pause, SplitEvent};
-use levada_core::{Position, Source as _, SourceError, SplitId, Timestamp};
+use levada_core::{Position, Positions, Source as _, SourceError, SplitId, Timestamp};
 use levada_kafka::{KafkaSource, SeekTo, SourceControl};
+use levada_testcontainers::unique_name;
 
 use super::support::{PATIENCE, Reading, Topic};
 
@@ -142,5 +143,26 @@ async fn a_split_paused_by_the_user_rests_until_the_user_lets_it_go_on() {
     let pauses: Vec<_> =
         told.iter().filter(|event| !matches!(event, SplitEvent::EndOfPartition { .. })).collect();
     assert_eq!(pauses.last(), Some(&&SplitEvent::Resumed(Pause::User)), "{told:?}");
+    reading.source.close().await;
+}
+
+/// [SRC-20] [SRC-33] somebody else is in the group, so the broker refuses the commit of one who is not: the error is told to whoever
+/// asked, counted, and nothing else; once the group is empty, the next commit works.
+#[tokio::test]
+async fn a_commit_that_the_broker_refuses_is_told_and_counted() {
+    let topic = Topic::new(1).await;
+    topic.write(0, ["a"]);
+    let group = unique_name("group");
+    let member = topic.member(&group);
+    let mut reading = Reading::open(topic.config().group_id(&group)).await;
+    let (control, status) = (reading.source.control(), reading.source.status());
+    let positions: Positions = [(topic.split(0), Position::at(1))].into_iter().collect();
+    let error = control.commit(positions.clone()).await.expect_err("refused");
+    assert!(format!("{error:?}").contains("UnknownMemberId"), "{error:?}");
+    assert_eq!((status.commits(), status.failed_commits()), (0, 1));
+    reading.until(|reading| reading.count() == 1).await;
+    drop(member);
+    while control.commit(positions.clone()).await.is_err() {}
+    assert_eq!(status.commits(), 1);
     reading.source.close().await;
 }

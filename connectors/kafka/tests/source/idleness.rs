@@ -122,6 +122,31 @@ async fn a_partition_behind_an_open_transaction_is_blocked_and_time_alone_would_
     assert_eq!(status_when_time_is_up(&topic, Proof::LeaderAsked).await, SplitStatus::Idle);
 }
 
+/// [TIM-06] behind the answer, and without another question, it is told whose the transaction is: of two that are open, the one in
+/// front. That is another word of the reason, and changes nothing else.
+#[tokio::test]
+async fn the_producer_of_the_transaction_in_front_is_told_behind_the_answer() {
+    let topic = Topic::new(1).await;
+    topic.write(0, ["a"]);
+    let (front, other) = (topic.transaction().write(0, ["open"]), topic.transaction().write(0, ["other"]));
+    let split = topic.split(0);
+    let mut reading = Reading::open(topic.config()).await;
+    reading.until(|reading| !reading.told(&split).is_empty()).await;
+    let mut watch = Watch::new([split.clone()]);
+    watch.follow(&reading);
+    let questions = watch.questions();
+    ask(&mut reading, questions).await;
+    let is_named = |event: &SplitEvent| matches!(event, SplitEvent::Transaction(_));
+    reading.until(|reading| reading.told(&split).iter().any(is_named)).await;
+    watch.follow(&reading);
+    let transaction = Some(front.told());
+    let behind = Blocked::BehindTransaction { position: 1, high_watermark: 3, transaction };
+    assert_eq!(watch.status(&split), SplitStatus::Blocked(behind));
+    reading.source.close().await;
+    front.commit_unseen();
+    other.commit();
+}
+
 /// [TIM-05] many questions are answered together, each with the end of its own partition.
 #[tokio::test]
 async fn many_partitions_are_asked_about_at_once() {

@@ -43,7 +43,8 @@ async fn the_standing_of_each_split_can_be_seen() {
     reading.source.close().await;
 }
 
-/// [SRC-29] in part, without the producer's id: the high watermark is ahead of a last stable offset that stands.
+/// [SRC-29] the high watermark is ahead of a last stable offset that stands; whose the transaction is, and since when, is what
+/// Kafka's own tool tells of it.
 #[tokio::test]
 async fn a_hanging_transaction_can_be_seen_until_it_ends() {
     let topic = Topic::new(1).await;
@@ -59,6 +60,8 @@ async fn a_hanging_transaction_can_be_seen_until_it_ends() {
     topic.write(0, ["behind"]);
     reading.until_either(|_| status.splits()[0].high_watermark == Some(3)).await;
     assert!(status.splits()[0].is_hanging);
+    reading.until_either(|_| status.splits()[0].transaction.is_some()).await;
+    assert_eq!(status.splits()[0].transaction, Some(open.told()));
     open.commit();
     reading.until(|reading| reading.count() == 3).await;
     reading.until_either(|_| !status.splits()[0].is_hanging).await;

@@ -101,8 +101,8 @@ async fn a_read_ends_where_the_group_has_committed_to_be() {
     assert!(message.contains(&topic.split(0).to_string()), "{message}");
 }
 
-/// [SRC-16] in part, without the producer's id: a stop beyond the last stable offset. It can be seen that the read waits for a
-/// transaction, and the read ends at the stop once that has ended.
+/// [SRC-16] a stop beyond the last stable offset. It can be seen that the read waits for a transaction, and whose that is, and the
+/// read ends at the stop once that has ended.
 #[tokio::test]
 async fn a_stop_behind_an_open_transaction_is_waited_for_and_that_is_told() {
     let ahead = StopAt::Timestamp(Timestamp(i64::MAX));
@@ -123,6 +123,8 @@ async fn a_stop_behind_an_open_transaction_is_waited_for_and_that_is_told() {
         assert_eq!((standing.position, standing.stop), (1, Some(4)));
         assert_eq!((standing.last_stable_offset, standing.high_watermark), (Some(1), Some(4)));
         assert!(!reading.is_over && reading.count() == 1);
+        reading.until_either(|_| waiting().is_some_and(|split| split.transaction.is_some())).await;
+        assert_eq!(waiting().and_then(|split| split.transaction), Some(open.told()));
         open.commit();
         let reading = reading.read_to_end().await;
         assert_eq!(reading.values(&topic.split(0)), ["a", "open", "open", "behind"]);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use levada_core::time::SplitEvent;
+use levada_core::time::{OpenTransaction, SplitEvent};
 use levada_core::{
     Assignment, Batch, BatchBuilder, Budget, Polled, Position, Positions, Source, SourceContext, SourceError,
-    SplitId, StreamId,
+    SplitId, StreamId, Timestamp,
 };
 use levada_kafka::{KafkaSource, KafkaSourceConfig, StartAt, StopAt};
 use levada_testcontainers::{Kafka, unique_name};
@@ -126,6 +126,22 @@ impl Topic {
         consumer.commit(&list, CommitMode::Sync).expect("commit");
     }
 
+    /// Returns a consumer that has joined a group, and has the topic's first partition.
+    pub(crate) fn member(&self, group: &str) -> BaseConsumer {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.bootstrap)
+            .set("group.id", group)
+            .create()
+            .expect("a consumer");
+        consumer.subscribe(&[&self.name]).expect("subscribe");
+        let has_joined = || {
+            drop(consumer.poll(Duration::from_millis(50)));
+            consumer.assignment().is_ok_and(|assignment| assignment.count() > 0)
+        };
+        levada_testcontainers::wait_until(PATIENCE, "a member of the group", has_joined).expect("in time");
+        consumer
+    }
+
     /// Writes `count` values of `size` bytes that begin with their number.
     pub(crate) fn write_numbered(&self, partition: i32, count: usize, size: usize) {
         let values: Vec<String> = (0..count).map(|number| padded(number, size)).collect();
@@ -138,15 +154,16 @@ impl Topic {
 
     /// Begins a transaction on a producer of its own.
     pub(crate) fn transaction(&self) -> Transaction<'_> {
+        let id = unique_name("tx");
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", &self.bootstrap)
-            .set("transactional.id", unique_name("tx"))
+            .set("transactional.id", &id)
             .set("transaction.timeout.ms", "600000")
             .create()
             .expect("a producer");
         producer.init_transactions(PATIENCE).expect("init");
         producer.begin_transaction().expect("begin");
-        Transaction { topic: self, producer }
+        Transaction { topic: self, id, producer }
     }
 
     fn send<'v, C: ProducerContext>(
@@ -192,6 +209,7 @@ impl Sends<rdkafka::producer::DefaultProducerContext> for BaseProducer {
 /// An open transaction.
 pub(crate) struct Transaction<'t> {
     topic: &'t Topic,
+    id: String,
     producer: BaseProducer,
 }
 
@@ -211,9 +229,28 @@ impl Transaction<'_> {
         self
     }
 
+    /// Returns whose it is, and since when, as Kafka's own tool tells it. Only on the shared broker.
+    pub(crate) fn told(&self) -> OpenTransaction {
+        let words = ["--bootstrap-server", &self.topic.bootstrap, "describe", "--transactional-id", &self.id];
+        let kafka = Kafka::shared().expect("a broker");
+        let mut tool = kafka.tool("org.apache.kafka.tools.TransactionsCommand", words).expect("the tool");
+        let printed = String::from_utf8(tool.output().expect("output").stdout).expect("a text");
+        let mut lines = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let told: BTreeMap<&str, &str> = names.into_iter().zip(values).collect();
+        let number = |name: &str| told[name].parse().unwrap_or_else(|_| panic!("{name} in {printed}"));
+        let since = Some(Timestamp(number("CurrentTransactionStartTimeMs")));
+        OpenTransaction { producer_id: number("ProducerId"), since }
+    }
+
     pub(crate) fn commit(self) {
         self.producer.commit_transaction(PATIENCE).expect("commit");
         self.wait_for_marker();
+    }
+
+    /// Commits it while others are open.
+    pub(crate) fn commit_unseen(self) {
+        self.producer.commit_transaction(PATIENCE).expect("commit");
     }
 
     pub(crate) fn abort(self) {

@@ -25,3 +25,9 @@ impl Pauses {
         TokioSleeper.sleep(pause).await;
     }
 }
+
+/// Pauses for so long.
+#[cfg(feature = "lookup")]
+pub(crate) async fn pause(length: Duration) {
+    TokioSleeper.sleep(length).await;
+}

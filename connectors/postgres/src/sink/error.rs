@@ -123,7 +123,7 @@ impl ServerError {
         }
     }
 
-    fn without_code(message: String) -> Self {
+    pub(crate) fn without_code(message: String) -> Self {
         Self {
             severity: None,
             code: None,

@@ -26,7 +26,7 @@ mod collapse;
 pub(crate) mod commit;
 pub(crate) mod config;
 mod connect;
-mod encode;
+pub(crate) mod encode;
 pub(crate) mod error;
 pub(crate) mod failpoint;
 #[cfg(any(feature = "write-ahead", feature = "idempotent"))]
@@ -35,7 +35,7 @@ pub(crate) mod layout;
 mod open;
 mod reconnect;
 pub(crate) mod session;
-mod sql;
+pub(crate) mod sql;
 pub(crate) mod statement;
 pub(crate) mod stats;
 pub(crate) mod write;
@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use levada_core::{
     Assignment, AtomicSink, Batch, Committed, ErrorClass, Keyed, Pending, Positions, Sink, SinkContext,
-    SinkError, SplitId,
+    SinkError, SplitId, WriteOrder,
 };
 use tokio::sync::watch;
 use tracing::{debug, info};
@@ -433,5 +433,9 @@ impl AtomicSink<Keyed> for PostgresSink {
 
     fn pending(&self) -> Pending {
         self.writer.interval.pending()
+    }
+
+    fn write_order(&self) -> WriteOrder {
+        self.writer.config.mode.write_order()
     }
 }

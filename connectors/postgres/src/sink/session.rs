@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
 use hashbrown::HashMap;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Notification, Statement};
 use tracing::debug;
 
 use super::error::Failure;
@@ -62,6 +63,16 @@ impl Session {
         limits: Limits,
         application_name: &str,
     ) -> Result<Self, Failure> {
+        Self::connect_hearing(connection, limits, application_name, None).await
+    }
+
+    /// Like [`Session::connect`]; notifications go to `hearer`, which is dropped when the connection is lost.
+    pub(crate) async fn connect_hearing(
+        connection: &tokio_postgres::Config,
+        limits: Limits,
+        application_name: &str,
+        hearer: Option<UnboundedSender<Notification>>,
+    ) -> Result<Self, Failure> {
         let mut connection = connection.clone();
         connection.application_name(application_name);
         let per_attempt = connection.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
@@ -78,19 +89,27 @@ impl Session {
         // The driver's own limit is for the socket of each host. A server that takes the connection and then says
         // nothing would be waited for without end.
         let within = per_attempt * (connection.get_hosts().len().max(1) as u32 + 1);
-        match timeout(within, Box::pin(Self::establish(connection, limits))).await {
+        match timeout(within, Box::pin(Self::establish(connection, limits, hearer))).await {
             Ok(session) => session,
             Err(_) => Err(Failure::silence(within)),
         }
     }
 
-    async fn establish(connection: tokio_postgres::Config, limits: Limits) -> Result<Self, Failure> {
+    async fn establish(
+        connection: tokio_postgres::Config,
+        limits: Limits,
+        hearer: Option<UnboundedSender<Notification>>,
+    ) -> Result<Self, Failure> {
         let (client, mut connection) = connection.connect(NoTls).await?;
         let driver = tokio::spawn(async move {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     // A notice may quote rows, so its text is dropped.
                     Some(Ok(AsyncMessage::Notice(notice))) => debug!(code = notice.code().code(), "notice"),
+                    // Whoever stopped hearing is about to drop the session.
+                    Some(Ok(AsyncMessage::Notification(notification))) => {
+                        hearer.as_ref().map(|hearer| hearer.send(notification).ok());
+                    }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => break,
                 }
@@ -112,6 +131,12 @@ impl Session {
         let row = session.client.query_one("select pg_backend_pid()", &[]).await?;
         session.backend = row.try_get(0)?;
         Ok(session)
+    }
+
+    /// Closes the socket at once: all who wait for an answer are told that there will be none.
+    #[cfg(feature = "lookup")]
+    pub(crate) fn close(&self) {
+        self.driver.abort();
     }
 
     /// Returns the prepared form of a text, preparing it once.

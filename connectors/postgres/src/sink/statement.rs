@@ -20,11 +20,11 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    fn new(oid: u32) -> Self {
+    pub(crate) fn new(oid: u32) -> Self {
         Self { oid, count: 0, has_null: false, cells: Vec::new() }
     }
 
-    fn push(&mut self, cell: &[u8]) {
+    pub(crate) fn push(&mut self, cell: &[u8]) {
         self.count += 1;
         self.has_null |= cell.starts_with(&[0xff]);
         self.cells.extend_from_slice(cell);

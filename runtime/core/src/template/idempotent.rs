@@ -6,7 +6,7 @@ use std::future::Future;
 use super::WriteContext;
 use crate::batch::Batch;
 use crate::error::SinkError;
-use crate::sink::SinkContext;
+use crate::sink::{SinkContext, WriteOrder};
 
 /// Writes records so that a second time changes nothing: by a key that the record determines.
 ///
@@ -26,6 +26,11 @@ pub trait IdempotentSink<T>: Send + fmt::Debug {
     /// Returns when everything taken over is durable in the target: before a checkpoint that covers it.
     fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send {
         async { Ok(()) }
+    }
+
+    /// Tells what the order of records means to its target. Asked before it is opened, maybe of a sink that never is.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::ByOwnKey
     }
 
     /// Releases everything. Called once, last, also after an error.

@@ -8,7 +8,7 @@ use super::WriteContext;
 use crate::batch::Batch;
 use crate::checkpoint::CheckpointId;
 use crate::error::SinkError;
-use crate::sink::SinkContext;
+use crate::sink::{SinkContext, WriteOrder};
 use crate::state::Storable;
 
 /// A name for a transaction that no other has, in this attempt or an earlier one.
@@ -145,6 +145,11 @@ pub trait TwoPhaseCommitSink<T>: Send + fmt::Debug {
     /// Returns how long a transaction may stay open before the target drops it; `None` for ever.
     fn transaction_timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// Tells what the order of records means to its target. Asked before it is opened, maybe of a sink that never is.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::ByOwnKey
     }
 
     /// Releases everything. Called once, last, also after an error.

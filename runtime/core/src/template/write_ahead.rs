@@ -6,7 +6,7 @@ use std::future::Future;
 use crate::checkpoint::CheckpointId;
 use crate::clock::Timestamp;
 use crate::error::SinkError;
-use crate::sink::SinkContext;
+use crate::sink::{SinkContext, WriteOrder};
 
 /// Names a segment for good: the same after a restart, a new submission of the job and a change of parallelism.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,11 @@ pub trait WriteAheadSink<T>: Send + fmt::Debug {
     /// A segment may come twice: after a crash between its sending and the commit of its marker. A target that can commit
     /// the marker with the data writes it here, and its committer [shares the transaction](CheckpointCommitter::shares_transaction).
     fn send(&mut self, segment: &Segment<T>) -> impl Future<Output = Result<bool, SinkError>> + Send;
+
+    /// Tells what the order of records means to its target. Asked before it is opened, maybe of a sink that never is.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::ByOwnKey
+    }
 
     /// Releases everything. Called once, last, also after an error.
     fn close(&mut self) -> impl Future<Output = ()> + Send {

@@ -49,6 +49,8 @@ pub struct Coordinator<P> {
     late: BTreeMap<CheckpointId, BTreeSet<SubtaskId>>,
     /// Requests that wait until a checkpoint may begin.
     waiting: Vec<RequestId>,
+    /// Tasks that read nothing before their starts are in a complete checkpoint, and the last one in which these are not.
+    unstored: BTreeMap<SubtaskId, Option<CheckpointId>>,
     /// When the interval is over.
     periodic_at: Option<Duration>,
     /// All tasks are at their end, and no checkpoint was begun since.
@@ -119,6 +121,7 @@ impl<P: Clone> Coordinator<P> {
             writing: None,
             late: BTreeMap::new(),
             waiting: Vec::new(),
+            unstored: BTreeMap::new(),
             periodic_at: settings.interval.map(|interval| now.saturating_add(interval)),
             is_final_due: false,
             stopping: None,
@@ -183,6 +186,7 @@ impl<P: Clone> Coordinator<P> {
             Input::Declined { subtask, checkpoint, reason } => {
                 self.declined(subtask, checkpoint, reason, actions)
             }
+            Input::StartsFound { subtask, after } => self.starts_found(subtask, after),
             Input::EndReached { subtask } => self.end_reached(subtask),
             Input::Finished { subtask } => self.task_finished(subtask, actions),
             Input::EntryWritten(checkpoint) => self.entry_written(now, checkpoint, actions),
@@ -231,6 +235,19 @@ impl<P: Clone> Coordinator<P> {
         }
     }
 
+    fn starts_found(&mut self, subtask: SubtaskId, after: Option<CheckpointId>) {
+        if self.phase == Phase::Running && self.running.contains(&subtask) {
+            self.unstored.insert(subtask, after);
+        }
+    }
+
+    /// Tells whether a task waits for its starts to be stored, and no checkpoint is under way in which they are.
+    fn is_starts_due(&self) -> bool {
+        let mut notified = self.in_flight.iter().filter(|(_, in_flight)| in_flight.kind.is_notified());
+        let newest = notified.next_back().map(|(checkpoint, _)| *checkpoint);
+        self.unstored.values().any(|after| newest <= *after)
+    }
+
     /// Begins what is due, as long as there is a slot.
     fn begin_due(&mut self, now: Duration, actions: &mut Actions<P>) {
         if !self.may_begin() {
@@ -239,6 +256,9 @@ impl<P: Clone> Coordinator<P> {
         if self.has_slot() && !self.waiting.is_empty() {
             let requests = mem::take(&mut self.waiting);
             self.begin(now, CheckpointKind::Requested, requests, actions);
+        }
+        if self.has_slot() && self.is_starts_due() {
+            self.begin(now, CheckpointKind::Starts, Vec::new(), actions);
         }
         if self.has_slot() && self.is_final_due {
             self.begin(now, CheckpointKind::Final, Vec::new(), actions);
@@ -358,6 +378,7 @@ impl<P: Clone> Coordinator<P> {
         let was_at_end = self.at_end.remove(&subtask);
         self.finished.insert(subtask);
         self.handled.remove(&subtask);
+        self.unstored.remove(&subtask);
         let mut unsaid = Vec::new();
         for (checkpoint, in_flight) in &mut self.in_flight {
             if in_flight.missing.remove(&subtask) {
@@ -410,6 +431,7 @@ impl<P: Clone> Coordinator<P> {
         self.completed_at = Some(now);
         if self.phase == Phase::Running && complete.kind.is_notified() {
             self.failures = 0;
+            self.unstored.retain(|_, after| *after >= Some(checkpoint));
             self.subsume(checkpoint, actions);
             self.last_notified = Some(checkpoint);
             self.unresolved.insert(checkpoint);
@@ -525,6 +547,7 @@ impl<P: Clone> Coordinator<P> {
         self.phase = Phase::Down;
         self.abort_all(&AbortReason::JobFailed, actions);
         self.is_final_due = false;
+        self.unstored.clear();
         self.stopping = None;
         self.failures = 0;
         self.unresolved.clear();

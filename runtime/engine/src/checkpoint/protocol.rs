@@ -73,6 +73,8 @@ pub enum CheckpointKind {
     Periodic,
     /// [`Command::Checkpoint`].
     Requested,
+    /// A source has found out where it starts, and reads nothing before that is stored: found out again, it might be later.
+    Starts,
     /// Every task has come to the end of its input.
     Final,
     /// [`Command::Savepoint`]. Nobody is told: the job would restart from an earlier checkpoint, so nothing may be committed
@@ -146,6 +148,13 @@ pub enum Input<P> {
         checkpoint: CheckpointId,
         /// Why.
         reason: DeclineReason,
+    },
+    /// A source has found out where it starts, and reads nothing before a checkpoint is complete in which that is.
+    StartsFound {
+        /// The task.
+        subtask: SubtaskId,
+        /// The last checkpoint that the task had snapshotted for before: it is not in that one.
+        after: Option<CheckpointId>,
     },
     /// A task has come to the end of its input and has flushed; it waits for one more complete checkpoint.
     EndReached {

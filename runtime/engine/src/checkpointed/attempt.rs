@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Event, Participant};
-use super::launch::{Contact, Launch, RestoredJob};
+use super::launch::{Contact, Launch, RestoredJob, Role};
 use super::run::CheckpointedJob;
 use super::tasks::Tasks;
+use crate::async_io::CallStatus;
 use crate::checkpoint::{CheckpointKind, SubtaskId};
 use crate::driver::DriverTally;
 use crate::error::JobError;
@@ -56,7 +57,7 @@ impl Attempt {
         restored: &RestoredJob,
         first: CheckpointId,
         cancel: CancellationToken,
-        time: &TimeStatus,
+        (time, calls): (&TimeStatus, &CallStatus),
     ) -> Self {
         let (events, receiver) = mpsc::unbounded_channel();
         let mut launch = Launch {
@@ -66,6 +67,8 @@ impl Attempt {
             clock: &job.clock,
             groups: &job.job.drift_groups,
             time,
+            calls,
+            orders: &job.orders,
             restored,
             first,
             events: &events,
@@ -108,8 +111,8 @@ impl Attempt {
         }
     }
 
-    pub(super) fn tell_sources(&self, command: &Command) {
-        for contact in self.contacts.iter().filter(|contact| contact.is_source) {
+    pub(super) fn tell(&self, role: Role, command: &Command) {
+        for contact in self.contacts.iter().filter(|contact| contact.role == role) {
             contact.commands.send(command.clone()).ok();
         }
     }

@@ -9,6 +9,7 @@ use super::attempt::{Attempt, Happened, Triggered};
 use super::control::{Command, Event};
 use super::entry::kept_input;
 use super::job_state::{CompleteCheckpoint, JobState};
+use super::launch::Role;
 use super::shell::{Acked, KEPT, Request, Shell};
 use crate::checkpoint::{
     Action, CheckpointKind, Command as Asked, Coordinator, FailReason, Input, RequestId,
@@ -84,6 +85,10 @@ impl Shell {
                 self.keep(run, &participant, checkpoint, *snapshot);
                 Vec::new()
             }
+            Event::StartsFound(participant, after) => {
+                let found = |subtask| Input::StartsFound { subtask, after };
+                run.subtask(&participant).map(found).into_iter().collect()
+            }
             Event::Ended(participant) => {
                 run.subtask(&participant).map(|subtask| Input::EndReached { subtask }).into_iter().collect()
             }
@@ -122,7 +127,8 @@ impl Shell {
                     if kind.is_stop() {
                         self.tell(JobState::Stopping { checkpoint: barrier.checkpoint });
                     }
-                    run.tell_sources(&Command::Inject { barrier, drain });
+                    run.tell(Role::Calls, &Command::Expect(barrier.checkpoint));
+                    run.tell(Role::Source, &Command::Inject { barrier, drain });
                 }
                 Action::WriteManifest { checkpoint, kind, parts, finished: _ } => {
                     let told = self.complete(lease, run, checkpoint, kind, parts).await;

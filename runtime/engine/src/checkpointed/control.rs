@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::driver::{DriverTally, Pending};
 use crate::error::JobError;
 
-/// A task that takes part in checkpoints: a subtask of a source or of a sink.
+/// A task that takes part in checkpoints: a subtask of a source, of an async step or of a sink.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Participant {
     /// The operator's stable name.
@@ -19,7 +19,7 @@ pub(crate) struct Participant {
 /// What a task is told. Few and small, so the channels need no bound: a task that does not listen is ended with its attempt.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
-    /// All tasks of the attempt have opened: read. Sources only.
+    /// All tasks of the attempt have opened: read, or call. Not for sinks.
     Start,
     /// Snapshot, and send a barrier down the line. Sources only.
     Inject {
@@ -27,6 +27,8 @@ pub(crate) enum Command {
         /// Whether event time, and the stream, come to their end before it.
         drain: bool,
     },
+    /// This checkpoint was triggered: its barrier is on its way. Async steps only.
+    Expect(CheckpointId),
     /// This checkpoint and all before it are complete.
     Complete(CheckpointId),
     /// This checkpoint will not be complete.
@@ -42,6 +44,8 @@ pub(crate) enum Event {
     Opened,
     /// Its part of a checkpoint.
     Acked(Participant, CheckpointId, Box<Snapshot>),
+    /// It has found out where it starts, and reads nothing before that is stored; it has snapshotted for this checkpoint last.
+    StartsFound(Participant, Option<CheckpointId>),
     /// It has read, or written, the last record.
     Ended(Participant),
     /// It has done what a complete checkpoint asks of it.

@@ -6,6 +6,7 @@ use levada_core::{CheckpointId, Timestamp};
 
 use super::attempt::Attempt;
 use super::control::{Participant, Snapshot};
+use super::launch::Role;
 use super::pieces::part_of;
 use super::shell::{Acked, Kept, Shell};
 use crate::checkpoint::{CheckpointKind, DeclineReason, Input, SubtaskId};
@@ -143,7 +144,7 @@ fn manifest_of(
     for (subtask, Acked { state, written }) in parts {
         let contact = &run.contacts[subtask.0 as usize];
         let Participant { uid, subtask } = &contact.participant;
-        if !contact.is_source {
+        if contact.role == Role::Sink {
             *manifest.records.entry(uid.clone()).or_default() += written;
         }
         let operator = manifest.operators.entry(uid.clone()).or_insert_with(|| OperatorState {

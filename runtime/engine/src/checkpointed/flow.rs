@@ -7,7 +7,7 @@ use levada_core::time::WatermarkStrategy;
 
 use super::line::MainLine;
 use super::segment::Segment;
-use super::sink_part::SinkPart;
+use super::sink_part::{SinkPart, Writes};
 use crate::job::Job;
 use crate::map::{FlatMap, Input, keeping, one_to_one};
 use crate::plan::{Stage, StageKind};
@@ -34,6 +34,8 @@ pub struct Flow<I, T, L = MainLine> {
     pub(super) sinks_idempotent: bool,
     /// What the sinks that branches have brought have to do once a start.
     pub(super) sinks: Vec<Box<dyn SinkPart>>,
+    /// What order means to the sinks.
+    pub(super) writes: Writes,
     pub(super) segment: Segment<I, T, L>,
 }
 
@@ -83,6 +85,7 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
             stages: self.stages,
             sinks_idempotent: self.sinks_idempotent,
             sinks: self.sinks,
+            writes: self.writes,
             segment: rebuilt(self.segment),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use levada_core::template::{IdempotentSink, WriteContext};
-use levada_core::{Batch, BoxError, Record, SinkContext, SinkError};
+use levada_core::{Batch, BoxError, Record, SinkContext, SinkError, WriteOrder};
 
 use super::flow::Flow;
 use super::line::Line;
@@ -42,12 +42,12 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     /// Ends the line with a function that is called with each record, to print or to count them. It must not block.
     ///
     /// At least once: after a failure it is called again with every record since the last checkpoint. An error ends the
-    /// attempt and names the record.
+    /// attempt and names the record. Order is taken to mean nothing to it.
     pub fn for_each<F>(self, uid: impl Into<String>, function: F) -> L::Ended
     where
         F: FnMut(&Record<T>, &WriteContext) -> Result<(), BoxError> + Clone + Send + 'static,
     {
         // Nobody knows what the function does with a repetition: an older checkpoint is not gone back to unasked.
-        self.sink(uid, false, move |_| IdempotentDriver::new(ForEach(function.clone())))
+        self.sink(uid, false, || WriteOrder::Any, move |_| IdempotentDriver::new(ForEach(function.clone())))
     }
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::entry::savepoint_name;
 use super::job_state::JobState;
 use super::shell::Request;
+use crate::async_io::CallStatus;
 use crate::checkpoint::{AbortReason, Command};
 use crate::driver::DriverTally;
 use crate::error::JobError;
@@ -70,6 +71,7 @@ pub struct CheckpointedHandle {
     pub(super) cancel: CancellationToken,
     pub(super) state: watch::Receiver<JobState>,
     pub(super) time: TimeStatus,
+    pub(super) calls: CallStatus,
     pub(super) outcome: JoinHandle<Result<CheckpointedReport, JobError>>,
 }
 
@@ -82,6 +84,11 @@ impl CheckpointedHandle {
     /// Shows how time stands: of sources that keep it, of every sink, and of late side outputs.
     pub fn time(&self) -> TimeStatus {
         self.time.clone()
+    }
+
+    /// Shows how the calls of async steps stand.
+    pub fn calls(&self) -> CallStatus {
+        self.calls.clone()
     }
 
     /// Takes a checkpoint as soon as one may begin, and returns its id when it is complete.

@@ -42,6 +42,16 @@ pub(crate) trait Input<I>: Send {
     /// Tells whether it has said which splits it has. Before that nobody knows whether there are any to wait for.
     fn knows_its_splits(&self) -> bool;
 
+    /// Tells whether no snapshot may be taken yet: it would lack starts that are not the same when they are found out again.
+    fn owes_starts(&self) -> bool {
+        false
+    }
+
+    /// Tells, once, that it has begun to read from such starts: nothing of it may be read before they are stored.
+    fn take_new_starts(&mut self) -> bool {
+        false
+    }
+
     /// Does what whoever keeps time wants.
     fn steer(&mut self, wanted: Wanted) -> Result<(), SourceError>;
 
@@ -70,6 +80,8 @@ pub(crate) struct Splits<S> {
     /// Streams that somebody of this job has read: a split of them that has no position is new.
     known: HashSet<Arc<str>>,
     has_told: bool,
+    /// Splits begin at starts that depend on when they were found out, and nobody was told.
+    has_new_starts: bool,
 }
 
 impl<S: Source> Splits<S> {
@@ -81,6 +93,7 @@ impl<S: Source> Splits<S> {
             assigned: None,
             known: HashSet::new(),
             has_told: false,
+            has_new_starts: false,
         }
     }
 
@@ -114,6 +127,8 @@ impl<S: Source> Splits<S> {
                 }
                 // A split that appeared in a stream that is read already is read from its beginning.
                 let new = if is_known { &start.earliest } else { &start.start };
+                let is_momentary = !is_known && self.source.has_momentary_starts();
+                self.has_new_starts |= is_momentary && !self.places.contains_key(&split);
                 from.push((split.clone(), self.place(split, &stream.id, new)?));
             }
         }
@@ -189,6 +204,14 @@ impl<S: Source> Input<()> for Splits<S> {
 
     fn knows_its_splits(&self) -> bool {
         self.has_told
+    }
+
+    fn owes_starts(&self) -> bool {
+        !self.has_told && self.source.has_momentary_starts()
+    }
+
+    fn take_new_starts(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_starts)
     }
 
     fn steer(&mut self, wanted: Wanted) -> Result<(), SourceError> {

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use levada_core::async_io::Order;
 use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Events, Participant};
 use super::tasks::Tasks;
+use crate::async_io::CallStatus;
 use crate::driver::{DriverContext, Restored};
+use crate::plan::Orders;
 use crate::time::{DriftGroups, TimeContext, TimeStatus};
 
 /// What a checkpoint holds for the job, dealt out for today's parallelism.
@@ -27,11 +30,22 @@ pub(crate) struct RestoredJob {
     pub(crate) is_resolved_by_opening: bool,
 }
 
+/// What a task does that takes part in checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Reads.
+    Source,
+    /// Calls a function.
+    Calls,
+    /// Writes.
+    Sink,
+}
+
 /// A task that takes part in checkpoints, as the coordinator sees it.
 #[derive(Debug)]
 pub(crate) struct Contact {
     pub(crate) participant: Participant,
-    pub(crate) is_source: bool,
+    pub(crate) role: Role,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -43,6 +57,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) groups: &'a DriftGroups,
     pub(crate) time: &'a TimeStatus,
+    pub(crate) calls: &'a CallStatus,
+    /// In which order async steps let results leave.
+    pub(crate) orders: &'a Orders,
     pub(crate) restored: &'a RestoredJob,
     /// The first checkpoint that may follow.
     pub(crate) first: CheckpointId,
@@ -54,11 +71,16 @@ pub(crate) struct Launch<'a> {
 
 impl Launch<'_> {
     /// Names a task, and opens the channel by which it is told.
-    pub(crate) fn enlist(&mut self, uid: &str, subtask: u32, is_source: bool) -> (Participant, Commands) {
+    pub(crate) fn enlist(&mut self, uid: &str, subtask: u32, role: Role) -> (Participant, Commands) {
         let participant = Participant { uid: uid.to_owned(), subtask };
         let (commands, receiver) = mpsc::unbounded_channel();
-        self.contacts.push(Contact { participant: participant.clone(), is_source, commands });
+        self.contacts.push(Contact { participant: participant.clone(), role, commands });
         (participant, receiver)
+    }
+
+    /// Returns the order in which an async step lets results leave.
+    pub(crate) fn order_of(&self, uid: &str) -> Order {
+        self.orders.get(uid).copied().unwrap_or(Order::Ordered)
     }
 
     pub(crate) fn state_of(&self, participant: &Participant) -> State {

@@ -7,7 +7,7 @@ use super::launch::Launch;
 use super::run::CheckpointedJob;
 use super::segment::{Feeds, Inflow};
 use super::side_output::Branch;
-use super::sink_part::SinkPart;
+use super::sink_part::{SinkPart, Writes};
 use crate::job::Job;
 use crate::plan::Stage;
 
@@ -45,6 +45,7 @@ pub struct Ending<L> {
     pub(super) stages: Vec<Stage>,
     pub(super) sinks_idempotent: bool,
     pub(super) sinks: Vec<Box<dyn SinkPart>>,
+    pub(super) writes: Writes,
     pub(super) spawn: SpawnLine<L>,
 }
 
@@ -61,10 +62,11 @@ impl Line for MainLine {
     type Ended = CheckpointedJob;
 
     fn ended(ending: Ending<Self>) -> CheckpointedJob {
-        let Ending { job, stages, sinks_idempotent, sinks, spawn } = ending;
+        let Ending { job, stages, sinks_idempotent, sinks, writes, spawn } = ending;
         let mut job = CheckpointedJob::new(job, stages, Box::new(move |launch| spawn(launch, MainLine)));
         job.every_sink_idempotent = sinks_idempotent;
         job.sinks = sinks;
+        job.writes = writes;
         job
     }
 }
@@ -73,8 +75,8 @@ impl<S: 'static> Line for SideLine<S> {
     type Ended = Branch<S>;
 
     fn ended(ending: Ending<Self>) -> Branch<S> {
-        let Ending { stages, sinks_idempotent, sinks, spawn, .. } = ending;
-        Branch { stages, sinks_idempotent, sinks, spawn }
+        let Ending { stages, sinks_idempotent, sinks, writes, spawn, .. } = ending;
+        Branch { stages, sinks_idempotent, sinks, writes, spawn }
     }
 }
 

@@ -8,8 +8,10 @@
 //!                   └───────────────── ack ─────────────────────────────┴── ack
 //! ```
 
+mod async_map;
 mod attempt;
 mod attend;
+mod call_task;
 mod caught;
 mod control;
 mod entry;
@@ -20,6 +22,8 @@ mod for_each;
 mod function_input;
 mod gather;
 mod handle;
+mod held;
+mod hold;
 mod inlet;
 mod input;
 mod job_state;

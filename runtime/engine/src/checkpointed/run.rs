@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_core::{Clock, SystemClock};
+use levada_core::{Clock, SystemClock, WriteOrder};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -13,11 +13,12 @@ use super::job_state::JobState;
 use super::launch::Launch;
 use super::pieces::PIECE_BYTES;
 use super::shell::Shell;
-use super::sink_part::SinkPart;
+use super::sink_part::{SinkPart, Writes};
+use crate::async_io::CallStatus;
 use crate::checkpoint::{CheckpointSettings, RestartStrategy};
 use crate::error::JobError;
 use crate::job::Job;
-use crate::plan::{ShapeError, Stage, check_shape};
+use crate::plan::{Orders, ShapeError, Stage, check_shape, orders};
 use crate::store::{RestoreFrom, RestorePolicy, Store, TakeOver};
 use crate::time::TimeStatus;
 
@@ -40,6 +41,10 @@ pub struct CheckpointedJob {
     pub(crate) spawn: SpawnTasks,
     /// What sinks have to do once a start.
     pub(crate) sinks: Vec<Box<dyn SinkPart>>,
+    /// What order means to them.
+    pub(super) writes: Writes,
+    /// In which order async steps let results leave; known from the start on.
+    pub(crate) orders: Orders,
     pub(crate) settings: CheckpointSettings,
     pub(crate) restarts: RestartStrategy,
     pub(crate) from: StartFrom,
@@ -70,6 +75,8 @@ impl CheckpointedJob {
             stages,
             spawn,
             sinks: Vec::new(),
+            writes: Vec::new(),
+            orders: Orders::new(),
             settings: CheckpointSettings::default(),
             restarts: RestartStrategy::default(),
             from: StartFrom::Entry(RestoreFrom::Latest),
@@ -164,6 +171,7 @@ impl CheckpointedJob {
     /// from [`CheckpointedHandle::wait`].
     pub fn start(mut self, store: Store) -> Result<CheckpointedHandle, ShapeError> {
         check_shape(&self.stages, self.job.parallelism)?;
+        self.orders = orders(&self.stages, |uid| self.order_of(uid))?;
         self.policy.every_sink_idempotent = self.every_sink_idempotent;
         for sink in &self.sinks {
             sink.bind(&store, self.piece_bytes);
@@ -172,9 +180,19 @@ impl CheckpointedJob {
         let (requests, received) = mpsc::unbounded_channel();
         let (state, watched) = watch::channel(JobState::Starting);
         let time = TimeStatus::new(Arc::clone(&self.clock));
-        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state, time.clone());
+        let calls = CallStatus::default();
+        let status = (time.clone(), calls.clone());
+        let shell = Shell::new(self, store.clone(), received, cancel.clone(), state, status);
         let outcome = tokio::spawn(shell.run());
-        Ok(CheckpointedHandle { store, requests, cancel, state: watched, time, outcome })
+        Ok(CheckpointedHandle { store, requests, cancel, state: watched, time, calls, outcome })
+    }
+}
+
+impl CheckpointedJob {
+    /// Asks what order means to a sink.
+    fn order_of(&self, uid: &str) -> WriteOrder {
+        let writes = self.writes.iter().find(|(name, _)| name == uid);
+        writes.map_or_else(WriteOrder::default, |(_, ask)| ask())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use levada_core::time::WatermarkStrategy;
 
+use super::async_map::CallHead;
 use super::inlet::Inlet;
 use super::launch::Launch;
 use super::middle_task::MiddleTask;
@@ -16,6 +17,7 @@ use crate::time::Timed;
 pub(super) enum Feeds<I> {
     Sources(Vec<SourceFeed<I>>),
     Inlets(Vec<Inlet<I>>),
+    Calls(Vec<Box<dyn CallHead<I>>>),
 }
 
 /// Where a segment has its elements from. `L` is what its line begins with.
@@ -132,6 +134,11 @@ pub(super) fn spawn_tasks<I: Send + 'static>(
                 let subtask = feed.participant.subtask;
                 let (events, cancel) = (launch.events.clone(), launch.cancel.clone());
                 launch.tasks.spawn(subtask, SourceTask { feed, outlet, events, cancel }.run());
+            }
+        }
+        Feeds::Calls(heads) => {
+            for (subtask, (head, outlet)) in (0..).zip(heads.into_iter().zip(outlets)) {
+                head.spawn(launch, subtask, outlet);
             }
         }
         Feeds::Inlets(inlets) => {

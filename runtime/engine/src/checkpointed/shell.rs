@@ -14,9 +14,10 @@ use super::control::Command;
 use super::entry::savepoint_name;
 use super::handle::{CheckpointedReport, TakenSavepoint};
 use super::job_state::JobState;
-use super::launch::RestoredJob;
+use super::launch::{RestoredJob, Role};
 use super::recovery::{Recovery, Terms};
 use super::run::{CheckpointedJob, StartFrom};
+use crate::async_io::CallStatus;
 use crate::checkpoint::{
     AbortReason, CheckpointKind, Command as Asked, Coordinator, Input, RequestId, Restart, Restarts,
     SubtaskId,
@@ -75,6 +76,7 @@ pub(crate) struct Shell {
     tallies: BTreeMap<String, DriverTally>,
     /// Outlives an attempt: what was counted goes on.
     time: TimeStatus,
+    calls: CallStatus,
 }
 
 /// Says that the job lives, and stops when it does not, however that comes.
@@ -118,7 +120,7 @@ impl Shell {
         requests: mpsc::UnboundedReceiver<Request>,
         cancel: CancellationToken,
         state: watch::Sender<JobState>,
-        time: TimeStatus,
+        (time, calls): (TimeStatus, CallStatus),
     ) -> Self {
         let (keep, kept) = mpsc::unbounded_channel();
         Self {
@@ -139,6 +141,7 @@ impl Shell {
             stopped: None,
             tallies: BTreeMap::new(),
             time,
+            calls,
         }
     }
 
@@ -181,7 +184,7 @@ impl Shell {
         loop {
             match self.attempt(lease, &mut course).await {
                 Ok(last) => return Ok(self.report(lease.attempt(), last)),
-                Err(error) => self.wait_for_restart(error).await?,
+                Err(error) => self.wait_for_restart(unless_taken_over(error, lease).await?).await?,
             }
         }
     }
@@ -192,8 +195,8 @@ impl Shell {
         course: &mut Course,
     ) -> Result<Option<CheckpointId>, JobError> {
         let mut restored = self.recover(lease, course.first).await?;
-        let (cancel, time) = (self.cancel.child_token(), &self.time);
-        let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel, time))?;
+        let (cancel, status) = (self.cancel.child_token(), (&self.time, &self.calls));
+        let mut run = caught(|| Attempt::launch(&self.job, &restored, course.first, cancel, status))?;
         // The tasks have their shares; kept here, a large state would stay in memory as long as the attempt.
         restored.states.clear();
         let ended = self.drive(&mut run, lease, course, &restored).await;
@@ -243,7 +246,8 @@ impl Shell {
         };
         if run.failure.is_none() {
             self.tell(JobState::Running { last: None, restarts: self.restarts.count() });
-            run.tell_sources(&Command::Start);
+            run.tell(Role::Calls, &Command::Start);
+            run.tell(Role::Source, &Command::Start);
         }
         self.attend(run, coordinator, lease).await
     }
@@ -325,5 +329,21 @@ impl Shell {
                 }
             }
         }
+    }
+}
+
+/// Returns a failure, unless the store was taken over: then whatever failed may be the successor's doing, who fences what is
+/// not its own.
+async fn unless_taken_over(error: JobError, lease: &Lease) -> Result<JobError, JobError> {
+    if matches!(error, JobError::Cancelled | JobError::Store(_)) {
+        return Ok(error);
+    }
+    match lease.confirm().await {
+        Err(taken) if taken.is_taken_over() => {
+            tracing::warn!(cause = %ErrorChain(&error), "the job failed, and was taken over before");
+            Err(taken.into())
+        }
+        // A store that cannot be read is noticed when something is to be written.
+        _ => Ok(error),
     }
 }

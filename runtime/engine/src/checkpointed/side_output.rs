@@ -12,7 +12,7 @@ use super::line::{FromBranch, SideLine, SpawnLine};
 use super::outlet::{CAPACITY, Outlet};
 use super::relay::{Doubling, LateParting, Parting, Relay};
 use super::segment::{Segment, Steps};
-use super::sink_part::SinkPart;
+use super::sink_part::{SinkPart, Writes};
 use crate::job::Job;
 use crate::map::{Input, one_to_one};
 use crate::plan::{Stage, StageKind};
@@ -34,6 +34,7 @@ pub struct Branch<S> {
     pub(super) stages: Vec<Stage>,
     pub(super) sinks_idempotent: bool,
     pub(super) sinks: Vec<Box<dyn SinkPart>>,
+    pub(super) writes: Writes,
     pub(super) spawn: SpawnLine<SideLine<S>>,
 }
 
@@ -206,11 +207,12 @@ impl<I: Send + 'static, T: Send + 'static, L: 'static> Flow<I, T, L> {
         self.stages.append(&mut branch.stages);
         self.sinks_idempotent &= branch.sinks_idempotent;
         self.sinks.append(&mut branch.sinks);
+        self.writes.append(&mut branch.writes);
         branch
     }
 }
 
 fn beginning_of_branch<S: Send + 'static>(job: Job) -> Flow<S, S, SideLine<S>> {
     let segment = Segment { inflow: Box::new(FromBranch), steps: Steps::none() };
-    Flow { job, stages: Vec::new(), sinks_idempotent: true, sinks: Vec::new(), segment }
+    Flow { job, stages: Vec::new(), sinks_idempotent: true, sinks: Vec::new(), writes: Vec::new(), segment }
 }

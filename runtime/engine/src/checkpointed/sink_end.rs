@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use levada_core::Storable;
 use levada_core::template::{CheckpointCommitter, IdempotentSink, TwoPhaseCommitSink, WriteAheadSink};
+use levada_core::{Storable, WriteOrder};
 use tokio::sync::mpsc;
 
 use super::flow::Flow;
 use super::gather::{Writers, gathering};
 use super::inlet::Inlet;
-use super::launch::Launch;
+use super::launch::{Launch, Role};
 use super::line::{Ending, Line};
 use super::outlet::{CAPACITY, Outlet};
 use super::pieces::PieceHome;
@@ -29,7 +29,10 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         K: IdempotentSink<T> + 'static,
         F: Fn(u32) -> K + Send + 'static,
     {
-        self.sink(uid, true, move |subtask| IdempotentDriver::new(make(subtask)))
+        let make = Shared::new(make);
+        let asked = make.clone();
+        let writes = move || IdempotentSink::<T>::write_order(&asked.make(0));
+        self.sink(uid, true, writes, move |subtask| IdempotentDriver::new(make.make(subtask)))
     }
 
     /// Ends the line with a sink whose records wait in the checkpoints until these are complete; those of a long interval are
@@ -43,7 +46,12 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     {
         let (uid, make, pieces) = (uid.into(), Shared::new(make), PieceHome::default());
         let part = WriteAheadPart::new(uid.clone(), make.clone(), pieces.clone());
-        self.resolving(part).sink(uid, false, move |subtask| {
+        let asked = make.clone();
+        let writes = move || {
+            let (sink, _): (K, C) = asked.make(0);
+            WriteAheadSink::<T>::write_order(&sink)
+        };
+        self.resolving(part).sink(uid, false, writes, move |subtask| {
             let (sink, committer) = make.make(subtask);
             WriteAheadDriver::with_pieces(sink, committer, retry, pieces.clone())
         })
@@ -58,8 +66,10 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     {
         let (uid, make, writers) = (uid.into(), Shared::new(make), Writers::default());
         let part = TwoPhasePart::new(uid.clone(), options, make.clone(), writers.clone());
+        let asked = make.clone();
+        let writes = move || TwoPhaseCommitSink::<T>::write_order(&asked.make(0));
         let driver = move |subtask| TwoPhaseDriver::new(make.make(subtask), options);
-        self.resolving(part).sink_with(writers, uid, false, driver)
+        self.resolving(part).sink_with(writers, uid, false, writes, driver)
     }
 
     /// Adds what the sink has to do once a start.
@@ -68,12 +78,18 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         self
     }
 
-    pub(super) fn sink<D, F>(self, uid: impl Into<String>, is_idempotent: bool, make_driver: F) -> L::Ended
+    pub(super) fn sink<D, F>(
+        self,
+        uid: impl Into<String>,
+        is_idempotent: bool,
+        writes: impl Fn() -> WriteOrder + Send + 'static,
+        make_driver: F,
+    ) -> L::Ended
     where
         D: SinkDriver<T> + 'static,
         F: Fn(u32) -> D + Send + 'static,
     {
-        self.sink_with(Writers::default(), uid, is_idempotent, make_driver)
+        self.sink_with(Writers::default(), uid, is_idempotent, writes, make_driver)
     }
 
     fn sink_with<D, F>(
@@ -81,6 +97,7 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
         writers: Writers,
         uid: impl Into<String>,
         is_idempotent: bool,
+        writes: impl Fn() -> WriteOrder + Send + 'static,
         make_driver: F,
     ) -> L::Ended
     where
@@ -89,14 +106,15 @@ impl<I: Send + 'static, T: Send + 'static, L: Line> Flow<I, T, L> {
     {
         let uid = uid.into();
         self.stages.push(Stage::new(uid.clone(), StageKind::CheckpointedSink));
-        let Flow { job, stages, sinks_idempotent, sinks, segment } = self;
+        self.writes.push((uid.clone(), Box::new(writes)));
+        let Flow { job, stages, sinks_idempotent, sinks, writes, segment } = self;
         let spawn = move |launch: &mut Launch<'_>, line| {
             let writers = writers.fewer_than(launch.parallelism);
             let sink = Sink { uid: &uid, writers, make_driver: &make_driver };
             sink.spawn_behind(launch, line, &segment);
         };
         let sinks_idempotent = sinks_idempotent && is_idempotent;
-        L::ended(Ending { job, stages, sinks_idempotent, sinks, spawn: Box::new(spawn) })
+        L::ended(Ending { job, stages, sinks_idempotent, sinks, writes, spawn: Box::new(spawn) })
     }
 }
 
@@ -155,7 +173,7 @@ impl<D> Sink<'_, D> {
         T: Send + 'static,
         D: SinkDriver<T> + 'static,
     {
-        let (participant, commands) = launch.enlist(self.uid, subtask, false);
+        let (participant, commands) = launch.enlist(self.uid, subtask, Role::Sink);
         let ctx = launch.driver_context(&participant);
         let restored = launch.restored_of(&participant);
         let task = SinkTask {

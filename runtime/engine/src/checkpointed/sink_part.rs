@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use levada_core::template::Fate;
-use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp};
+use levada_core::{CheckpointId, SinkContext, State, StateError, Timestamp, WriteOrder};
 
 use crate::driver::DriverError;
 use crate::store::Store;
@@ -78,6 +78,9 @@ pub(crate) trait SinkResolver: Send {
 
     fn close(&mut self) -> BoxFuture<'_, ()>;
 }
+
+/// What order means to each sink, by name; asked at the start of a job that has an async step.
+pub(super) type Writes = Vec<(String, Box<dyn Fn() -> WriteOrder + Send>)>;
 
 /// A user's function that makes sinks, for the tasks and for the starts.
 pub(crate) struct Shared<F>(Arc<Mutex<F>>);

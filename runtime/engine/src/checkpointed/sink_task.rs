@@ -71,7 +71,7 @@ impl<I: Send + 'static, T: Send + 'static, D: SinkDriver<T>> SinkTask<I, T, D> {
                 }
                 Wakeup::Told(Some(Command::Aborted(checkpoint))) => self.driver.aborted(checkpoint),
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
-                Wakeup::Told(Some(Command::Start | Command::Inject { .. })) => {}
+                Wakeup::Told(Some(Command::Start | Command::Expect(_) | Command::Inject { .. })) => {}
                 Wakeup::Came(element) => self.take(element?).await?,
             }
         }

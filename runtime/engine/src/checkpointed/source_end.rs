@@ -6,7 +6,7 @@ use levada_core::template::SourceFunction;
 use super::flow::Flow;
 use super::function_input::Function;
 use super::input::{Input as SourceInput, Splits};
-use super::launch::Launch;
+use super::launch::{Launch, Role};
 use super::line::MainLine;
 use super::segment::{Feeds, Inflow, Segment, Steps};
 use super::source_task::SourceFeed;
@@ -22,7 +22,7 @@ impl<I> Inflow<I, MainLine> for FromSource<I> {
     fn open(&self, launch: &mut Launch<'_>, _: MainLine) -> Feeds<I> {
         let parallelism = launch.parallelism;
         let feed = |subtask| {
-            let (participant, commands) = launch.enlist(&self.uid, subtask, true);
+            let (participant, commands) = launch.enlist(&self.uid, subtask, Role::Source);
             let restored = launch.state_of(&participant);
             let (ctx, time) = (launch.source_context(subtask), launch.time_context(&participant));
             SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands, time }
@@ -44,7 +44,7 @@ impl Job {
         let make: Make<Box<dyn SourceInput<F::Item>>> =
             Box::new(move |subtask| Box::new(Function::new(&name, subtask, make(subtask))));
         let segment = Segment { inflow: Box::new(FromSource { uid, make }), steps: Steps::none() };
-        Flow { job: self, stages, sinks_idempotent: true, sinks: Vec::new(), segment }
+        Flow { job: self, stages, sinks_idempotent: true, sinks: Vec::new(), writes: Vec::new(), segment }
     }
 }
 
@@ -57,6 +57,6 @@ impl<S: Source + 'static, T: Send + 'static> Pipeline<S, T> {
         let make: Make<Box<dyn SourceInput<()>>> =
             Box::new(move |subtask| Box::new(Splits::new(make_source(subtask))));
         let segment = Segment { inflow: Box::new(FromSource { uid, make }), steps: Steps::Chain(make_chain) };
-        Flow { job, stages, sinks_idempotent: true, sinks: Vec::new(), segment }
+        Flow { job, stages, sinks_idempotent: true, sinks: Vec::new(), writes: Vec::new(), segment }
     }
 }

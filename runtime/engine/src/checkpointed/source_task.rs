@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
+use super::hold::Hold;
 use super::input::{Input, Read};
 use super::outlet::Outlet;
 use super::relay::Through;
@@ -77,14 +78,18 @@ impl<I: Send + 'static> SourceTask<I> {
         let (mut is_reading, mut has_ended) = (false, false);
         let mut out = Vec::new();
         let mut clockwork = self.begin_time();
+        let mut hold = Hold::default();
         loop {
+            // A checkpoint that has the starts of others and not these would make these splits look new: it waits for them.
+            let listens = !(is_reading && self.feed.input.owes_starts());
+            let reads = is_reading && !hold.is_held();
             let keeps_time = is_reading && self.feed.input.knows_its_splits();
             // A command first: a source that always has records must not starve the checkpoints. A tick comes seldom.
             let wakeup = tokio::select! {
                 biased;
-                command = self.feed.commands.recv() => Wakeup::Told(command),
+                command = self.feed.commands.recv(), if listens => Wakeup::Told(command),
                 () = clockwork.ticks.next(), if keeps_time => Wakeup::Tick,
-                read = self.feed.input.next(&mut out), if is_reading => Wakeup::Read(read),
+                read = self.feed.input.next(&mut out), if reads => Wakeup::Read(read),
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => {
@@ -94,6 +99,7 @@ impl<I: Send + 'static> SourceTask<I> {
                 }
                 Wakeup::Told(Some(Command::Inject { barrier, drain })) => {
                     let state = self.feed.input.snapshot(barrier.checkpoint, &mut out);
+                    hold.mark(barrier.checkpoint);
                     self.hand_on(&mut out, &mut clockwork).await?;
                     if drain && !has_ended {
                         has_ended = true;
@@ -105,9 +111,10 @@ impl<I: Send + 'static> SourceTask<I> {
                 Wakeup::Told(Some(Command::Complete(checkpoint))) => {
                     let handled = self.feed.input.complete(checkpoint).await;
                     self.sourced(handled)?;
+                    hold.complete(checkpoint);
                     self.tell(Event::Handled(self.feed.participant.clone(), checkpoint))?;
                 }
-                Wakeup::Told(Some(Command::Aborted(_))) => {}
+                Wakeup::Told(Some(Command::Aborted(_) | Command::Expect(_))) => {}
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
                 Wakeup::Tick => {
                     let held_up = std::mem::take(&mut clockwork.held_up);
@@ -116,6 +123,9 @@ impl<I: Send + 'static> SourceTask<I> {
                 Wakeup::Read(read) => {
                     let read = self.sourced(read)?;
                     self.hand_on(&mut out, &mut clockwork).await?;
+                    if self.feed.input.take_new_starts() {
+                        self.tell(Event::StartsFound(self.feed.participant.clone(), hold.begin()))?;
+                    }
                     if read == Read::End {
                         (is_reading, has_ended) = (false, true);
                         if clockwork.ticks.are_wanted() {

@@ -170,15 +170,24 @@ impl Store {
     }
 
     async fn refuse_if_held(&self, log: &log::Log) -> Result<(), StoreError> {
+        match self.holder(log).await? {
+            Some(holder) => Err(StoreError::Held { by: Box::new(holder) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells who holds the store by this log, if that process lives as far as can be seen: on this machine by its process,
+    /// elsewhere by the age of its last heartbeat. For people; only a lease keeps others out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn holder(&self, log: &log::Log) -> Result<Option<Holder>, StoreError> {
         let lease = log.newest_lease().filter(|(entry, _)| !self.orphans.contains(&entry.writer));
         let beat = match lease {
             Some((entry, _)) => self.read_beat(entry.number).await?,
             None => None,
         };
-        match living_holder(lease, beat.as_ref(), &self.process, self.clock.now()) {
-            Some(holder) => Err(StoreError::Held { by: Box::new(holder) }),
-            None => Ok(()),
-        }
+        Ok(living_holder(lease, beat.as_ref(), &self.process, self.clock.now()))
     }
 
     /// A heartbeat that cannot be understood is as good as none.

@@ -30,6 +30,8 @@ enum Event {
     /// An acknowledgement comes a second time.
     Repeat(Index),
     Decline(Index, Index, u8),
+    /// A source has found out where it starts, behind one of the checkpoints or before all.
+    Starts(Index, Index),
     End(Index),
     Close(Index),
     Written,
@@ -58,6 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
         30 => (index(), index()).prop_map(|(task, checkpoint)| Event::Ack(task, checkpoint)),
         2 => index().prop_map(Event::Repeat),
         2 => (index(), index(), 0..3_u8).prop_map(|(task, checkpoint, why)| Event::Decline(task, checkpoint, why)),
+        3 => (index(), index()).prop_map(|(task, behind)| Event::Starts(task, behind)),
         3 => index().prop_map(Event::End),
         4 => index().prop_map(Event::Close),
         12 => Just(Event::Written),
@@ -160,6 +163,8 @@ struct Book {
     failures: u32,
     stop: Option<CheckpointId>,
     waiting: BTreeSet<RequestId>,
+    /// Tasks that wait until a checkpoint behind this one is complete.
+    unstored: BTreeMap<SubtaskId, Option<CheckpointId>>,
     /// How many requests there were; they are numbered from 1.
     asked: u64,
     answered: BTreeSet<RequestId>,
@@ -193,6 +198,7 @@ impl Book {
             failures: 0,
             stop: None,
             waiting: BTreeSet::new(),
+            unstored: BTreeMap::new(),
             asked: 0,
             answered: BTreeSet::new(),
             is_final_due: false,
@@ -242,6 +248,7 @@ impl Book {
         self.failures = 0;
         self.stop = None;
         self.is_final_due = false;
+        self.unstored.clear();
         self.notified.clear();
         self.handled.clear();
         expected.is_settled = self.writing().is_none();
@@ -286,6 +293,7 @@ impl Book {
                 self.abort(older, expected);
             }
             self.notified.push(checkpoint);
+            self.unstored.retain(|_, behind| behind.is_some_and(|behind| behind >= checkpoint));
         }
     }
 
@@ -322,6 +330,9 @@ impl Book {
                     self.fail(*checkpoint, counts, &mut expected);
                 }
             }
+            Input::StartsFound { subtask, after } => {
+                self.unstored.insert(*subtask, *after);
+            }
             Input::EndReached { subtask } => {
                 let is_news = self.at_end.insert(*subtask);
                 self.is_final_due |= is_news && self.at_end == self.running;
@@ -329,6 +340,7 @@ impl Book {
             Input::Finished { subtask } => {
                 self.running.remove(subtask);
                 self.at_end.remove(subtask);
+                self.unstored.remove(subtask);
                 for page in self.pages.values_mut() {
                     if page.fate == Fate::Open && page.awaits(*subtask) {
                         page.closed.insert(*subtask);
@@ -518,10 +530,18 @@ impl Book {
     fn check_reason_to_begin(&mut self) {
         if !self.waiting.is_empty() {
             self.waiting.clear();
-        } else if !self.is_final_due {
+        } else if !self.is_starts_due() && !self.is_final_due {
             assert!(self.is_periodic_due(), "begun for no reason");
             self.periodic_at = self.settings.interval.map(|interval| self.now + interval);
         }
+    }
+
+    /// Whether a task waits for a checkpoint, and none is in flight that would let it go on.
+    fn is_starts_due(&self) -> bool {
+        let loud: Vec<_> =
+            self.in_flight().into_iter().filter(|in_flight| !self.pages[in_flight].is_silent).collect();
+        let lets_go = |behind: Option<CheckpointId>| loud.iter().any(|checkpoint| Some(*checkpoint) > behind);
+        self.unstored.values().any(|behind| !lets_go(*behind))
     }
 
     fn periodic_due_at(&self) -> Option<Duration> {
@@ -570,7 +590,8 @@ impl Book {
         let may_begin = self.phase == Phase::Running && self.stop.is_none() && !self.running.is_empty();
         let has_slot = may_begin && self.in_flight().len() < self.slots();
         if has_slot {
-            let is_idle = self.waiting.is_empty() && !self.is_final_due && !self.is_periodic_due();
+            let is_due = self.is_starts_due() || self.is_final_due || self.is_periodic_due();
+            let is_idle = self.waiting.is_empty() && !is_due;
             assert!(is_idle, "something should have begun: {}", context());
         }
         if self.phase == Phase::Running {
@@ -656,6 +677,13 @@ impl Book {
                 let reason = reasons[why as usize].clone();
                 if let Some((subtask, checkpoint)) = self.word_to_come(task, checkpoint) {
                     self.tell(Input::Declined { subtask, checkpoint, reason });
+                }
+            }
+            Event::Starts(task, behind) if is_running => {
+                let known = [None].into_iter().chain(self.pages.keys().copied().map(Some));
+                let after = *behind.get(&known.collect::<Vec<_>>());
+                if let Some(subtask) = Self::one_of(&self.running, task) {
+                    self.tell(Input::StartsFound { subtask, after });
                 }
             }
             Event::End(index) if is_running => {

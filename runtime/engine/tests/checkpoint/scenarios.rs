@@ -109,6 +109,10 @@ impl Fixture {
         self.handle(Input::Handled { subtask: SubtaskId(subtask), checkpoint: id(sequence) })
     }
 
+    fn starts_found(&mut self, subtask: u32, after: Option<CheckpointId>) -> Actions {
+        self.handle(Input::StartsFound { subtask: SubtaskId(subtask), after })
+    }
+
     fn at_end(&mut self, subtask: u32) -> Actions {
         self.handle(Input::EndReached { subtask: SubtaskId(subtask) })
     }
@@ -365,6 +369,43 @@ fn requests_that_wait_together_are_answered_by_one_checkpoint() {
     assert_eq!(fixture.written(1), [NotifyComplete(id(1)), answer(1, Ok(id(1))), inject(2)]);
     fixture.ack(0, 2);
     assert_eq!(fixture.written(2), [NotifyComplete(id(2)), answer(2, Ok(id(2))), answer(3, Ok(id(2)))]);
+}
+
+/// [SRC-13] A source that has found out where it starts waits for no interval: a checkpoint begins at once, and again if it
+/// fails, until one is complete.
+#[test]
+fn starts_of_a_source_are_stored_at_once() {
+    let settings = CheckpointSettings { tolerable_failures: 1, ..CheckpointSettings::default() };
+    let mut fixture = Fixture::new(settings, 2);
+    assert_eq!(fixture.starts_found(0, None), [inject(1)]);
+    fixture.ack(1, 1);
+    let failed = DeclineReason::Failed("disk full".into());
+    assert_eq!(fixture.decline(0, 1, failed), [NotifyAborted(id(1)), discard(1, &[1]), inject(2)]);
+    assert_eq!(fixture.ack_all(2, 2), [write(2, CheckpointKind::Starts, &[0, 1], &[])]);
+    assert_eq!(fixture.written(2), [NotifyComplete(id(2))]);
+    assert_eq!(fixture.tick(1000), []);
+}
+
+/// [SRC-13] One checkpoint is enough for all that have found their starts before they took part in it; not for those who did
+/// behind it.
+#[test]
+fn starts_that_came_too_late_for_a_checkpoint_get_another_one() {
+    let mut fixture = Fixture::on_request(3);
+    assert_eq!(fixture.starts_found(0, None), [inject(1)]);
+    assert_eq!(fixture.starts_found(1, None), []);
+    assert_eq!(fixture.starts_found(2, Some(id(1))), []);
+    fixture.ack_all(3, 1);
+    assert_eq!(fixture.written(1), [NotifyComplete(id(1)), inject(2)]);
+    fixture.ack_all(3, 2);
+    assert_eq!(fixture.written(2), [NotifyComplete(id(2))]);
+}
+
+/// [SRC-13] Nobody reads on account of a savepoint, so it does not count.
+#[test]
+fn a_savepoint_is_not_enough_for_starts() {
+    let mut fixture = Fixture::new(CheckpointSettings { max_concurrent: 2, ..every(10) }, 1);
+    assert_eq!(fixture.ask(1, Command::Savepoint), [inject(1)]);
+    assert_eq!(fixture.starts_found(0, None), [inject(2)]);
 }
 
 /// [CHK-06] [CHK-04] Two in flight; the later one is acked first and covers the earlier one.

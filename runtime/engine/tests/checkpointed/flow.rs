@@ -92,3 +92,21 @@ async fn job_that_was_taken_over_ends_without_a_side_effect() {
     second.wait().await.unwrap();
     assert_eq!(scene.target.visible(), all());
 }
+
+/// [CHK-15] [KSK-16] the engine's part: a job whose transaction was ended by whoever took over fails at it, and says why.
+#[tokio::test]
+async fn job_whose_transaction_its_successor_has_fenced_says_that_it_was_taken_over() {
+    let scene = Scene::new().await;
+    let mut first = scene.start(scene.job(2));
+    scene.resolve(&first, 300, 2).await;
+    scene.gate.raise(600);
+    scene.reach(&first, 600, 2).await;
+    let mut second = scene.start(scene.job(2).take_over());
+    second.trigger_checkpoint().await.unwrap();
+    first.trigger_checkpoint().await.unwrap_err();
+    let error = first.wait().await.unwrap_err();
+    assert!(matches!(&error, levada_engine::JobError::Store(cause) if cause.is_taken_over()), "{error}");
+    scene.gate.raise(u64::MAX);
+    second.wait().await.unwrap();
+    assert_eq!(scene.target.visible(), all());
+}

@@ -10,6 +10,7 @@ mod scene;
 mod segments;
 mod several;
 mod signals;
+mod starts;
 mod states;
 mod target;
 mod timeouts;

@@ -17,7 +17,7 @@ pub struct Evidence {
     pub cluster_id: String,
     /// What the coordinator says of its id.
     pub description: Description,
-    /// The marker of the subtask that wrote it. Read *after* the description: the other way round, a transaction may be
+    /// The marker of its id. Read *after* the description: the other way round, a transaction may be
     /// decided in between.
     pub marker: Marker,
 }

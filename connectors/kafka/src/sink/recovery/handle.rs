@@ -39,6 +39,26 @@ pub struct TransactionHandle {
     pub cluster_id: String,
 }
 
+impl TransactionHandle {
+    /// Returns the handle as bytes that tell their version, for whoever has no place for it beside them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Self::VERSION.to_be_bytes().to_vec();
+        self.store(&mut bytes);
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) returned, in this version or an earlier one.
+    ///
+    /// # Errors
+    /// The bytes are cut or damaged, or of a later version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
+        let Some((version, stored)) = bytes.split_first_chunk() else {
+            return Err(StateError::new("a stored transaction handle is cut or damaged"));
+        };
+        Self::load(u16::from_be_bytes(*version), stored)
+    }
+}
+
 /// Prints what a person needs to find the transaction and what is in it:
 /// `levada.flights.out.a3.s0.t1 (producer 7, epoch 0, checkpoint 3-17) with 120 records in flights[0, 1]`.
 impl fmt::Display for TransactionHandle {
@@ -200,6 +220,19 @@ mod tests {
         assert!(TransactionHandle::load(1, &[&stored[..], &[0]].concat()).is_err());
         let later = TransactionHandle::load(2, &stored).expect_err("later");
         assert!(later.to_string().contains("version 2"));
+    }
+
+    /// [KSK-28]
+    #[test]
+    fn handle_as_bytes_tells_its_version() {
+        assert_eq!(TransactionHandle::from_bytes(&handle().to_bytes()), Ok(handle()));
+        let whole = handle().to_bytes();
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(TransactionHandle::from_bytes(&damaged).is_err(), "bit {bit}");
+        }
+        assert!(TransactionHandle::from_bytes(&[1]).is_err());
     }
 
     /// [KSK-08] a handle with one wrong bit could name another transaction.

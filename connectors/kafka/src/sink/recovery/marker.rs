@@ -2,11 +2,12 @@
 
 use levada_core::CheckpointId;
 
-/// The newest checkpoint whose marker is visible for the subtask that wrote a transaction: in the offsets of a group of our
+/// The newest checkpoint whose marker is visible for the transactional id of a transaction: in the offsets of a group of our
 /// own, or in a compacted topic of progress.
 ///
-/// It becomes visible with the records of its transaction or not at all, and a subtask's transactions are committed in the
-/// order of their checkpoints. So it is proof for every transaction that is *decided*, and none for one that still waits.
+/// It becomes visible with the records of its transaction or not at all, and an id has one transaction at a time, in the order of
+/// their checkpoints; an id under which one was aborted is not used again while its handle is stored. So it is proof for every
+/// transaction that is *decided*, and none for one that still waits.
 ///
 /// A marker of a later attempt says nothing: that attempt has committed this transaction too, before its own, or has rolled
 /// it back. Whoever sees such a marker was taken over, for a checkpoint is not restored any more once a later attempt has

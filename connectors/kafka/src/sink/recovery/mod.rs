@@ -44,5 +44,5 @@ pub use handle::TransactionHandle;
 pub use marker::Marker;
 pub use name::{NameError, SlotName, TransactionNaming};
 pub use outcome::{Outcome, outcome};
-pub use plan::{Plan, Standing, TornPolicy, plan};
+pub use plan::{Plan, Standing, TornPolicy, plan, plan_by_fates};
 pub use prepared::{NotPrepared, check_prepared};

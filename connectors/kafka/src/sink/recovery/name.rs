@@ -70,9 +70,10 @@ impl TransactionNaming {
         format!("{}a{attempt}.s{subtask}.t{slot}", self.head)
     }
 
-    /// Returns the group whose offsets are the markers of a subtask: one for all attempts.
-    pub fn marker_group(&self, subtask: u32) -> String {
-        format!("{}s{subtask}.progress", self.head)
+    /// Returns the group whose offset is the marker of the transactions of an id. One for each id: while a transaction is open
+    /// that has offsets of a group in it, brokers do not tell what the group has committed before.
+    pub fn marker_group(id: &str) -> String {
+        format!("{id}.progress")
     }
 
     /// Returns an id that no slot has, to be asked about.

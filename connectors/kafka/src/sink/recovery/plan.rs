@@ -64,24 +64,32 @@ pub fn plan(
     previous: Option<CheckpointId>,
     terms: Terms,
 ) -> Plan {
-    if standing == Standing::Resolved {
-        return Plan::Nothing;
-    }
     let found = |(place, handle): (usize, &TransactionHandle)| {
         let fate = evidence.get(place).map_or(Fate::Unknown, |evidence| fate(handle, evidence, terms));
         (handle.checkpoint, fate)
     };
     let fates: Vec<_> = handles.iter().enumerate().map(found).collect();
+    plan_by_fates(&fates, standing, previous)
+}
+
+/// The same where the fates are known: one for each transaction, with the checkpoint that covers it.
+pub fn plan_by_fates(
+    fates: &[(CheckpointId, Fate)],
+    standing: Standing,
+    previous: Option<CheckpointId>,
+) -> Plan {
     let places = |wanted: Fate| -> Vec<usize> {
         let are = fates.iter().enumerate().filter(|(_, (_, fate))| *fate == wanted);
         are.map(|(place, _)| place).collect()
     };
     let torn = || Plan::Torn { visible: places(Fate::Committed), gone: places(Fate::Aborted) };
-    if standing == Standing::RolledBack {
-        let is_visible = fates.iter().any(|(_, fate)| *fate == Fate::Committed);
-        return if is_visible { torn() } else { Plan::RollBackAll };
+    match standing {
+        Standing::Resolved => return Plan::Nothing,
+        Standing::RolledBack if !places(Fate::Committed).is_empty() => return torn(),
+        Standing::RolledBack => return Plan::RollBackAll,
+        Standing::Complete => {}
     }
-    match decide(&fates, previous) {
+    match decide(fates, previous) {
         Decision::CommitAll => Plan::CommitAll,
         Decision::RollBack { .. } => Plan::RollBackAll,
         Decision::Torn { .. } => torn(),

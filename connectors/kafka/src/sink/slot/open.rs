@@ -9,6 +9,7 @@ use super::frozen::FrozenSlot;
 use super::mark::Mark;
 use super::standing::{Place, SlotState};
 use super::warm::Ready;
+use crate::failpoint::fail_point;
 use crate::sink::producing::{Message, ProduceError, Producer};
 
 /// A slot whose transaction is written to: its producer, alone under its id and epoch.
@@ -72,7 +73,12 @@ impl OpenSlot {
         message: &Message<'_>,
         origin: Option<&Coordinates>,
     ) -> Result<(), ProduceError> {
-        self.producer().send(message, origin).await
+        #[cfg(feature = "failpoints")]
+        let is_first = self.is_empty();
+        fail_point!(if is_first, "kafka::write::before_first");
+        self.producer().send(message, origin).await?;
+        fail_point!(if is_first, "kafka::write::after_first");
+        Ok(())
     }
 
     /// Waits until every message is acknowledged, and ends the writing. Not cancel safe: a dropped call leaves the transaction.
@@ -98,6 +104,7 @@ impl OpenSlot {
     /// # Errors
     /// As [`freeze`](Self::freeze), or the marker cannot be written.
     pub(crate) async fn freeze_marked<M: Mark>(self, marking: &M) -> Result<Freeze, M::Error> {
+        fail_point!("kafka::freeze::before_flush");
         // Mostly every partition has something by now: the marker is on its way beside the last records.
         let early = self.first_partition();
         let mark = async {
@@ -106,6 +113,7 @@ impl OpenSlot {
                 None => Ok(()),
             }
         };
+        fail_point!("kafka::freeze::before_marker");
         let (flushed, marked) = tokio::join!(self.producer().flush(), mark);
         flushed?;
         marked?;
@@ -114,7 +122,10 @@ impl OpenSlot {
         if let Some((topic, partition)) = first.filter(|first| Some(first) != early.as_ref()) {
             marking.mark(&topic, partition).await?;
         }
-        Ok(self.freeze().await?)
+        fail_point!("kafka::freeze::after_marker");
+        let frozen = self.freeze().await?;
+        fail_point!("kafka::freeze::frozen");
+        Ok(frozen)
     }
 
     /// The place of the marker: where whoever has the handle looks for it.

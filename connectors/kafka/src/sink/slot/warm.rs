@@ -1,6 +1,7 @@
 //! Making a slot ready.
 
 use super::describe::{Describe, ProducerIdentity};
+use crate::failpoint::fail_point;
 use crate::sink::producing::{KafkaSinkConfig, ProduceError, Producer};
 
 /// A producer that can be written to at once, and who it is.
@@ -19,7 +20,9 @@ pub(super) async fn warmed<D: Describe>(
     id: String,
     topics: Vec<String>,
 ) -> Result<Ready, ProduceError> {
+    fail_point!("kafka::slot::before_init");
     let producer = Producer::ready(config, &id, topics).await?;
+    fail_point!("kafka::slot::after_init");
     let within = config.open_within;
     let asked = tokio::time::timeout(within, describe.describe(&id)).await;
     let unknown = |reason| ProduceError::Describe { id: id.clone(), reason };
@@ -28,5 +31,6 @@ pub(super) async fn warmed<D: Describe>(
         Ok(Err(cause)) => return Err(unknown(levada_core::ErrorChain(&*cause).to_string())),
         Err(_) => return Err(unknown(format!("no answer within {within:?}"))),
     };
+    fail_point!("kafka::slot::warm");
     Ok(Ready { id, identity, producer })
 }

@@ -17,5 +17,6 @@ mod sink;
 mod start;
 
 pub use resolver::{ResolveError, Resolver};
+pub(in crate::sink) use sink::ByCoordinator;
 pub use sink::TransactionalSink;
 pub use start::StartError;

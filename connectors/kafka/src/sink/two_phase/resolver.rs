@@ -11,6 +11,7 @@ use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::failpoint::fail_point;
 use crate::protocol::{
     Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
 };
@@ -25,6 +26,8 @@ use crate::sink::recovery::{
 const WITHIN: Duration = Duration::from_secs(30);
 /// Before the end of a transaction is sent again: markers are written in milliseconds.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For how long a marker is waited for that is being decided: as above, or not at all.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 /// So many coordinators are asked at once.
 const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
@@ -175,7 +178,10 @@ impl Resolver {
     }
 
     /// [KSK-08] Checks that a transaction waits as it should. Returns when it began, by the broker's clock.
-    pub(super) async fn prepared(&self, handle: &TransactionHandle) -> Result<Timestamp, ResolveError> {
+    pub(in crate::sink) async fn prepared(
+        &self,
+        handle: &TransactionHandle,
+    ) -> Result<Timestamp, ResolveError> {
         let doing = "ask whether a transaction waits for its commit";
         let description = self.describe(&handle.transactional_id, doing).await?;
         check_prepared(handle, &description, self.terms())
@@ -195,6 +201,7 @@ impl Resolver {
     /// # Errors
     /// The brokers cannot be asked.
     pub async fn inspect(&self, handles: &[TransactionHandle]) -> Result<Vec<Fate>, ResolveError> {
+        fail_point!("kafka::inspect::before");
         let cluster = self
             .admin
             .cluster(&[], self.within)
@@ -207,6 +214,7 @@ impl Resolver {
             fates.extend(try_join_all(asked).await?);
         }
         handles.iter().zip(&fates).for_each(|(handle, fate)| self.note_found(handle, *fate));
+        fail_point!("kafka::inspect::after");
         Ok(fates)
     }
 
@@ -252,6 +260,10 @@ impl Resolver {
         retention: Duration,
     ) -> Result<Fate, ResolveError> {
         let cluster_id = cluster_id.to_owned();
+        // Nobody else's silence is asked for.
+        if cluster_id != handle.cluster_id {
+            return Ok(Fate::Unknown);
+        }
         let description = self.describe(&handle.transactional_id, "ask what became of a transaction").await?;
         let silent = Evidence { cluster_id, description, marker: Marker::Silent };
         let told = fate(handle, &silent, self.terms());
@@ -262,13 +274,29 @@ impl Resolver {
         Ok(fate(handle, &Evidence { marker, ..silent }, self.terms()))
     }
 
-    /// [KSK-15] Reads the newest marker of the subtask that wrote a transaction, where it would be.
+    /// [KSK-15] Reads the newest marker of the id of a transaction, where it would be.
     async fn marker(&self, handle: &TransactionHandle, retention: Duration) -> Result<Marker, ResolveError> {
         let Some((topic, partition)) = marked_partition(handle) else { return Ok(Marker::Silent) };
-        let group = self.naming.marker_group(handle.subtask);
+        let group = TransactionNaming::marker_group(&handle.transactional_id);
         let place = BTreeMap::from([(topic.clone(), BTreeSet::from([partition]))]);
-        let read = self.admin.stable_offsets(&group, &place, self.within).await;
-        let mut read = read.map_err(ResolveError::asking("read the marker of a transaction"))?;
+        let doing = "read the marker of a transaction";
+        let now =
+            self.admin.offsets_now(&group, &place, self.within).await.map_err(ResolveError::asking(doing))?;
+        // What is visible stays so, whatever becomes of a later transaction under the id.
+        if let Some(seen) = now.get(&(topic.clone(), partition))
+            && let marker @ Marker::At(newest) = marker_of(seen.offset, &seen.metadata)
+            && newest >= handle.checkpoint
+        {
+            return Ok(marker);
+        }
+        let mut read = match self.admin.stable_offsets(&group, &place, DECIDED_WITHIN.min(self.within)).await
+        {
+            // A later one under the id waits for its commit, which may wait for this answer.
+            Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => {
+                return Ok(Marker::Silent);
+            }
+            read => read.map_err(ResolveError::asking(doing))?,
+        };
         match read.remove(&(topic, partition)) {
             Some(committed) => Ok(marker_of(committed.offset, &committed.metadata)),
             None => {
@@ -289,10 +317,14 @@ impl Resolver {
         if handle.records == 0 {
             return Ok(());
         }
+        fail_point!("kafka::commit::before_end");
         let begun = Instant::now();
         let ended = self.end(handle, true).await;
         match &ended {
-            Ok(()) => self.metrics.note_committed(&handle.transactional_id, begun.elapsed()),
+            Ok(()) => {
+                fail_point!("kafka::commit::after_end");
+                self.metrics.note_committed(&handle.transactional_id, begun.elapsed());
+            }
             Err(ResolveError::Lost { .. }) => {
                 self.metrics.note_lost(&handle.transactional_id, handle.records);
             }
@@ -310,7 +342,9 @@ impl Resolver {
     /// # Cancel safety
     /// After a drop it may be aborted or not; the same call finds out.
     pub async fn abort(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
+        fail_point!("kafka::roll_back::before_end");
         self.end(handle, false).await?;
+        fail_point!("kafka::roll_back::after_end");
         self.metrics.note_aborted(&handle.transactional_id);
         Ok(())
     }
@@ -384,6 +418,7 @@ impl Resolver {
         kept: &[TransactionHandle],
         timeout: Duration,
     ) -> Result<(), ResolveError> {
+        fail_point!("kafka::fence::before_list");
         let doing = "list the transactions that are left over";
         // What is complete can neither be written to nor ended: late writes to it are refused.
         let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
@@ -391,17 +426,19 @@ impl Resolver {
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ids = open.iter().map(|listed| listed.transactional_id.as_str());
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
+        fail_point!("kafka::fence::listed");
         for some in left_over.chunks(AT_ONCE) {
             let fenced = some.iter().map(|id| self.admin.fence(id, timeout, self.within));
             let doing = "fence a transactional id that was left over";
             try_join_all(fenced).await.map_err(ResolveError::asking(doing))?;
             self.metrics.note_fenced(some.len() as u64);
         }
+        fail_point!("kafka::fence::after");
         Ok(())
     }
 
     /// The brokers' bound for the timeout of transactions, if they tell.
-    pub(super) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
+    pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))

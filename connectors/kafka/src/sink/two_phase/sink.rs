@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::mark::Marking;
 use super::resolver::Resolver;
+use crate::failpoint::fail_point;
 use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
 use crate::sink::metrics::SinkMetrics;
 use crate::sink::producing::{
@@ -193,6 +194,7 @@ impl Running {
             None => self.slots(config, checkpoint.attempt)?.open().await?,
         };
         self.resolver.note_begun(slot.id(), checkpoint);
+        fail_point!("kafka::begin::opened");
         Ok(self.open.insert(slot))
     }
 
@@ -301,6 +303,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
                 slot.send(&message, Some(&origin)).await?;
             }
         }
+        fail_point!("kafka::write::after_batch");
         Ok(())
     }
 
@@ -328,7 +331,9 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
             let partition = i32::try_from(partition).unwrap_or(i32::MAX);
             handle.partitions.entry(topic).or_default().insert(partition);
         }
+        fail_point!("kafka::pre_commit::before_describe");
         let start = running.resolver.prepared(handle).await?;
+        fail_point!("kafka::pre_commit::described");
         handle.start = Some(start);
         metrics.note_prepared(&handle.transactional_id, start, timeout, handle.records);
         running.frozen.insert(handle.transactional_id.clone(), frozen);
@@ -343,6 +348,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         if let Some(slot) = running.frozen.remove(&handle.transactional_id) {
             running.committed.push_back((None, slot));
         }
+        fail_point!("kafka::commit::before_free");
         // The driver commits what is covered by a complete checkpoint, and this one was.
         running.free_up_to(handle.checkpoint);
         Ok(())
@@ -357,8 +363,10 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
                 running.unused = Some(open);
                 return Ok(());
             }
+            fail_point!("kafka::abort::before");
             drop(open.abort(ABORT_WITHIN).await?);
             metrics.note_aborted(&handle.transactional_id);
+            fail_point!("kafka::abort::after");
             running.resolver.note_decided(&handle.transactional_id);
             return Ok(());
         }
@@ -394,13 +402,16 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     }
 }
 
-/// Learns a producer's identity from the coordinator of its id.
+/// Learns a producer's identity from the coordinator of its id, and sees to it that the marker's group has a coordinator: the
+/// client that finds none does not ask again for as long as nothing else happens.
 #[derive(Debug)]
-struct ByCoordinator(ProtocolClient);
+pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
     async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        let told = self.0.describe(&[id], Duration::from_secs(30)).await?.remove(id).flatten();
+        let within = Duration::from_secs(30);
+        self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
+        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
         let told = told.ok_or("its coordinator does not know it")?;
         match told.state {
             State::Empty => {

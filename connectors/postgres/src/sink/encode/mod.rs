@@ -21,6 +21,8 @@ use levada_core::Value;
 use super::config::ColumnOptions;
 
 pub(crate) use numeric::Precision;
+#[cfg(feature = "lookup")]
+pub(crate) use temporal::civil_from_days;
 
 /// What is wrong with a value for its column. Holds no part of the value.
 #[derive(Debug, Clone, PartialEq, Eq)]

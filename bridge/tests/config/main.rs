@@ -1,5 +1,7 @@
 //! The pipeline file: what is read, and how mistakes are told.
 
+mod enrich;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,7 +48,7 @@ http: 0.0.0.0:81
 log: {every: 3s}
 ";
 
-/// [BRG-01] the file's part: source and one table. Transforms, lookups, dead letters and the schema for editors come
+/// [BRG-01] the file's part: source and one table. Transforms, dead letters and the schema for editors come
 /// later.
 #[test]
 fn every_field_is_read() {
@@ -84,7 +86,7 @@ fn every_field_is_read() {
 /// The pipeline that the README shows is read, and has the defaults that it tells.
 #[test]
 fn pipeline_of_the_readme_is_read_and_its_defaults_are_true() {
-    let readme = include_str!("../../README.md");
+    let readme = include_str!("../../../README.md");
     let (_, after) = readme.split_once("```yaml\n").expect("a pipeline in the README");
     let (shown, _) = after.split_once("```").expect("its end");
     let secret = tempfile::NamedTempFile::new().expect("a file");
