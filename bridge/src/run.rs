@@ -138,6 +138,7 @@ fn exit_of(error: &JobError) -> Exit {
         JobError::StopDeadline(_) | JobError::Cancelled => Exit::Interrupted,
         JobError::Source { cause, .. } if cause.class == ErrorClass::Fatal => Exit::Refused,
         JobError::Sink { cause, .. } if cause.class == ErrorClass::Fatal => Exit::Refused,
+        JobError::Call { cause, .. } if cause.class == ErrorClass::Fatal => Exit::Refused,
         _ => Exit::Failed,
     }
 }
@@ -154,6 +155,14 @@ fn advice_on_record(error: &JobError) -> Option<&'static str> {
             "stopped at a record without an event time; nothing of its interval was committed, and a restart meets it again: to \
              go on, set \"without: record\" below event_time, which takes Kafka's timestamp in its place and counts it, or \
              correct what event_time says of the field",
+        ),
+        JobError::Call { cause, .. } if cause.is_bad_record() => Some(
+            "stopped at a record that cannot be looked up; nothing of its interval was committed, and a restart meets it again: \
+             correct the record's place in the lookup's table, or what the pipeline says of the step",
+        ),
+        JobError::Call { cause, .. } if cause.is_retriable() => Some(
+            "stopped because a lookup had no answer in its time; nothing of the interval was committed, the next start goes on \
+             behind what is: look after the server that is asked, or set a longer \"timeout\" for the step",
         ),
         _ => None,
     }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use levada::observe::line::{Line, NAMED};
 use levada::observe::{
-    ClientStatistics, Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics,
+    ClientStatistics, Lookup, Observation, Partition, Spent, Status, Subtask, SubtaskTime, metrics,
 };
+use levada_core::async_io::CallMetrics;
 use levada_core::{Committed, SplitId, Tally, Timestamp};
 use levada_engine::Balance;
+use levada_postgres::lookup::LookupStats;
 
 /// 2013-01-01T00:00:00Z
 const NEW_YEAR: Timestamp = Timestamp(1_356_998_400_000);
@@ -33,7 +35,8 @@ fn observation(partitions: Vec<Partition>, subtasks: Vec<Subtask>) -> Observatio
     let tally = Tally { read: 9, skipped: 2, ..Tally::default() };
     balance.add(tally, Committed { written: 7, ..Committed::default() });
     let at = NEW_YEAR.saturating_add(Duration::from_secs(60));
-    Observation { pipeline: Arc::from("p"), at, balance, commits: 3, partitions, subtasks }
+    let lookups = Vec::new();
+    Observation { pipeline: Arc::from("p"), at, balance, commits: 3, partitions, subtasks, lookups }
 }
 
 fn subtask(watermark: Option<Timestamp>, is_idle: bool, late: u64) -> Subtask {
@@ -110,6 +113,34 @@ fn watermark_of_the_pipeline_is_the_smallest_that_counts() {
     assert_eq!(of(vec![subtask(Some(later), true, 0), subtask(Some(NEW_YEAR), true, 0)]), Some(later));
     assert_eq!(of(vec![subtask(Some(later), false, 0), subtask(None, false, 0)]), None);
     assert_eq!(of(vec![Subtask::default()]), None);
+}
+
+/// [ASY-15] [LKP-05] what lookups do, with a histogram of how long their calls take.
+#[test]
+fn metrics_say_how_lookups_stand() {
+    let mut calls = CallMetrics::default();
+    (calls.in_flight, calls.timeouts, calls.retries) = (3, 1, 2);
+    calls.latency.record(Duration::from_millis(3));
+    calls.latency.record(Duration::from_secs(60));
+    let mut stats = LookupStats::default();
+    (stats.keys, stats.hits, stats.negative_hits, stats.not_found, stats.null_keys) = (100, 60, 7, 5, 2);
+    let mut observed = observation(Vec::new(), Vec::new());
+    observed.lookups = vec![Lookup { name: "plane".to_owned(), calls, stats, kept: 40 }];
+    let text = metrics::text(observed).expect("text");
+    for line in [
+        "levada_lookup_in_flight{pipeline=\"p\",lookup=\"plane\"} 3",
+        "levada_lookup_timeouts_total{pipeline=\"p\",lookup=\"plane\"} 1",
+        "levada_lookup_retries_total{pipeline=\"p\",lookup=\"plane\"} 2",
+        "levada_lookup_unmatched_keys_total{pipeline=\"p\",lookup=\"plane\"} 14",
+        "levada_lookup_cache_hits_total{pipeline=\"p\",lookup=\"plane\"} 60",
+        "levada_lookup_kept_keys{pipeline=\"p\",lookup=\"plane\"} 40",
+        "levada_lookup_call_seconds_sum{pipeline=\"p\",lookup=\"plane\"} 60.003",
+        "levada_lookup_call_seconds_count{pipeline=\"p\",lookup=\"plane\"} 2",
+        "levada_lookup_call_seconds_bucket{le=\"0.005\",pipeline=\"p\",lookup=\"plane\"} 1",
+        "levada_lookup_call_seconds_bucket{le=\"+Inf\",pipeline=\"p\",lookup=\"plane\"} 2",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
 }
 
 /// [TIM-21] [SRC-33] in part: the metrics. Values are exact, a reason is one word, counts add up to the balance.

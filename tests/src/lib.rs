@@ -3,6 +3,7 @@
 
 pub mod bridge;
 pub mod checkpointed;
+pub mod flights;
 pub mod loop_length;
 pub mod process;
 pub mod topic;

@@ -104,25 +104,28 @@ fn the_engine_alone_brings_no_client_of_any_server() {
     }
 }
 
-/// The guarantees table names the tests behind its cells: they must be there.
+/// The guarantees table, and the page on exactly-once, name the tests behind their cells: they must be there.
 #[test]
-fn tests_named_in_the_readme_exist() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
-    let named: Vec<(&str, &str)> = readme
-        .split('`')
-        .filter_map(|code| code.split_once("::"))
-        .filter(|(_, name)| !name.contains(':'))
-        .collect();
-    assert!(named.len() >= 6, "the README names tests: {named:?}");
+fn tests_named_in_the_documents_exist() {
     let sources = sources();
-    for (file, name) in named {
-        // A test target is a file, or a folder, in the `tests` of some room.
-        let is_of_target = |path: &str| {
-            path.ends_with(&format!("/tests/{file}.rs")) || path.contains(&format!("/tests/{file}/"))
-        };
-        let is_there =
-            |(path, text): &(String, String)| is_of_target(path) && text.contains(&format!("fn {name}()"));
-        assert!(sources.iter().any(is_there), "the README names {file}::{name}, which is not there");
+    for (document, least) in [("README.md", 6), ("docs/exactly-once.md", 20)] {
+        let text = fs::read_to_string(root().join(document)).expect("a document");
+        let named: Vec<(&str, &str)> = text
+            .split('`')
+            .filter_map(|code| code.split_once("::"))
+            .filter(|(file, name)| !name.contains(':') && file.starts_with(char::is_lowercase))
+            .collect();
+        assert!(named.len() >= least, "{document} names tests: {named:?}");
+        for (file, name) in named {
+            // A test target is a file, or a folder, in the `tests` of some room.
+            let is_of_target = |path: &str| {
+                path.ends_with(&format!("/tests/{file}.rs")) || path.contains(&format!("/tests/{file}/"))
+            };
+            let is_there = |(path, text): &(String, String)| {
+                is_of_target(path) && text.contains(&format!("fn {name}()"))
+            };
+            assert!(sources.iter().any(is_there), "{document} names {file}::{name}, which is not there");
+        }
     }
 }
 

@@ -131,14 +131,16 @@ fn to_rows(flow: Flow<String, String>, url: &str, is_marked_apart: bool) -> Chec
 fn to_topic(flow: Flow<String, String>, told: &Told, topic: &str, timeout: Duration) -> CheckpointedJob {
     let options = TwoPhaseOptions { retry: RETRY, ..TwoPhaseOptions::default() };
     let (brokers, topic) = (told.brokers.clone(), topic.to_owned());
+    // Three subtasks share one: so from life to life there are more, or fewer, or it is the default.
+    let writers = if told.parallelism == 3 { 1 } else { told.parallelism };
     match told.target {
         Target::TopicInitialisedFirst(_) => flow.two_phase_sink("out", options, move |_| {
-            InitialisesFirst::new(topic_sink(&brokers, &topic, timeout), &brokers)
+            InitialisesFirst::new(topic_sink(&brokers, &topic, writers, timeout), &brokers)
         }),
         Target::TopicOfOneEpoch(_) => {
             flow.two_phase_sink("out", options, move |_| OneEpoch::new(&brokers, &topic))
         }
-        _ => flow.two_phase_sink("out", options, move |_| topic_sink(&brokers, &topic, timeout)),
+        _ => flow.two_phase_sink("out", options, move |_| topic_sink(&brokers, &topic, writers, timeout)),
     }
 }
 
@@ -146,10 +148,11 @@ fn to_topic(flow: Flow<String, String>, told: &Told, topic: &str, timeout: Durat
 fn topic_sink(
     brokers: &str,
     topic: &str,
+    writers: u32,
     timeout: Duration,
 ) -> TransactionalSink<String, impl Serialise<String> + use<>> {
     let timeout = TransactionTimeout::After(timeout);
-    let config = KafkaSinkConfig::new(brokers).topics([topic]).transaction_timeout(timeout);
+    let config = KafkaSinkConfig::new(brokers).topics([topic]).writers(writers).transaction_timeout(timeout);
     let to = topic.to_owned();
     let serialise = move |record: InBatch<'_, String>, out: &mut Outgoing| -> Result<(), BoxError> {
         let line: &String = record.item();

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteContext};
-use levada_core::{Batch, CheckpointId, SinkContext, SinkError};
+use levada_core::{Batch, CheckpointId, SinkContext, SinkError, WriteOrder};
 
 pub use config::FileSinkConfig;
 #[cfg(feature = "failpoints")]
@@ -196,6 +196,11 @@ where
     L: Lines<T>,
 {
     type Handle = FileHandle;
+
+    /// Every record has a line of its own.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::Any
+    }
 
     async fn open(&mut self, ctx: SinkContext) -> Result<(), SinkError> {
         Ok(self.opened(ctx).await?)

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use kafka_protocol::messages::{
-    ApiVersionsRequest, DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest,
-    EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ListTransactionsRequest, MetadataRequest,
-    OffsetFetchRequest,
+    AddOffsetsToTxnRequest, ApiVersionsRequest, DescribeConfigsRequest, DescribeProducersRequest,
+    DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
+    ListTransactionsRequest, MetadataRequest, OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::Request;
 
@@ -171,6 +171,24 @@ impl Api for EndTxnRequest {
     #[cfg(feature = "failpoints")]
     const SENT: Option<&'static str> = Some("kafka::end::sent");
     const LAYOUT: Layout = flexible_from(3, &[Fixed(4), Fixed(2)]);
+}
+
+impl Api for AddOffsetsToTxnRequest {
+    const NAME: &'static str = "AddOffsetsToTxn";
+    const NEEDED_FOR: &'static str = "marking a transaction with its checkpoint";
+    // 4 is of another generation of transactions.
+    const OURS: VersionSpan = VersionSpan { min: 0, max: 3 };
+    const CHANGES: bool = true;
+    const LAYOUT: Layout = flexible_from(3, &[Fixed(4), Fixed(2)]);
+}
+
+impl Api for TxnOffsetCommitRequest {
+    const NAME: &'static str = "TxnOffsetCommit";
+    const NEEDED_FOR: &'static str = "marking a transaction with its checkpoint";
+    // 5 is of another generation of transactions.
+    const OURS: VersionSpan = VersionSpan { min: 3, max: 4 };
+    const CHANGES: bool = true;
+    const LAYOUT: Layout = flexible_from(3, &[Fixed(4), Array(&[Text, Array(&[Fixed(4), Fixed(2)])])]);
 }
 
 impl Api for InitProducerIdRequest {

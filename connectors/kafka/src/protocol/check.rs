@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kafka_protocol::messages::{
-    DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest, EndTxnRequest,
-    FindCoordinatorRequest, InitProducerIdRequest, ListTransactionsRequest, MetadataRequest,
-    OffsetFetchRequest,
+    AddOffsetsToTxnRequest, DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest,
+    EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ListTransactionsRequest, MetadataRequest,
+    OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 
 use super::client::ProtocolClient;
@@ -49,6 +49,8 @@ fn speaks_all(connection: &Connection) -> Result<(), ProtocolError> {
     connection.speaks::<DescribeProducersRequest>()?;
     connection.speaks::<EndTxnRequest>()?;
     connection.speaks::<InitProducerIdRequest>()?;
+    connection.speaks::<AddOffsetsToTxnRequest>()?;
+    connection.speaks::<TxnOffsetCommitRequest>()?;
     connection.speaks::<OffsetFetchRequest>()?;
     connection.speaks::<DescribeConfigsRequest>()?;
     connection.speaks::<FindCoordinatorRequest>()?;

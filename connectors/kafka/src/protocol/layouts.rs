@@ -17,13 +17,16 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
+use kafka_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, BrokerId, DescribeConfigsRequest, DescribeConfigsResponse,
-    DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest,
-    DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse, FindCoordinatorRequest,
-    FindCoordinatorResponse, GroupId, InitProducerIdRequest, InitProducerIdResponse, ListTransactionsRequest,
-    ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchRequest, OffsetFetchResponse,
-    TopicName, TransactionalId,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, ApiVersionsRequest, ApiVersionsResponse, BrokerId,
+    DescribeConfigsRequest, DescribeConfigsResponse, DescribeProducersRequest, DescribeProducersResponse,
+    DescribeTransactionsRequest, DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, GroupId, InitProducerIdRequest, InitProducerIdResponse,
+    ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchRequest,
+    OffsetFetchResponse, TopicName, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::{Decodable as _, Encodable as _, StrBytes};
 use proptest::prelude::*;
@@ -142,6 +145,13 @@ fn offsets() -> OffsetFetchResponse {
     OffsetFetchResponse::default().with_groups(vec![group; 2])
 }
 
+fn marked() -> TxnOffsetCommitResponse {
+    let partition = TxnOffsetCommitResponsePartition::default().with_error_code(3);
+    let of_topic =
+        TxnOffsetCommitResponseTopic::default().with_name(topic("t")).with_partitions(vec![partition; 2]);
+    TxnOffsetCommitResponse::default().with_topics(vec![of_topic; 2])
+}
+
 fn settings() -> DescribeConfigsResponse {
     let synonym = DescribeConfigsSynonym::default().with_name(text("s")).with_value(Some(text("1")));
     let setting = DescribeConfigsResourceResult::default()
@@ -165,6 +175,8 @@ fn layouts_fit_what_the_codec_writes_in_every_version_that_is_spoken() {
     hold::<ListTransactionsRequest>(&listed());
     hold::<DescribeProducersRequest>(&producers());
     hold::<EndTxnRequest>(&EndTxnResponse::default());
+    hold::<AddOffsetsToTxnRequest>(&AddOffsetsToTxnResponse::default());
+    hold::<TxnOffsetCommitRequest>(&marked());
     hold::<InitProducerIdRequest>(&InitProducerIdResponse::default());
     hold::<OffsetFetchRequest>(&offsets());
     hold::<DescribeConfigsRequest>(&settings());

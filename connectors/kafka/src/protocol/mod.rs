@@ -43,6 +43,7 @@ mod frame;
 mod known;
 mod layout;
 mod list;
+mod mark;
 mod offsets;
 mod pool;
 mod producers;

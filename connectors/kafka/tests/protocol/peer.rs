@@ -154,6 +154,8 @@ pub(crate) fn all_spoken() -> BTreeMap<i16, (i16, i16)> {
         (ApiKey::DescribeProducers as i16, (0, 0)),
         (ApiKey::EndTxn as i16, (0, 5)),
         (ApiKey::InitProducerId as i16, (0, 6)),
+        (ApiKey::AddOffsetsToTxn as i16, (0, 4)),
+        (ApiKey::TxnOffsetCommit as i16, (0, 5)),
         (ApiKey::OffsetFetch as i16, (1, 10)),
         (ApiKey::DescribeConfigs as i16, (1, 4)),
     ])

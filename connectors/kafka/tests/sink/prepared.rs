@@ -72,10 +72,19 @@ impl Attempt {
     }
 }
 
+fn client(bootstrap: &str) -> ProtocolClient {
+    let config = ProtocolConfig::from_properties([("bootstrap.servers", bootstrap)]).expect("an address");
+    ProtocolClient::new(config).expect("a client")
+}
+
+/// Returns the id of a topic's cluster.
+pub(crate) async fn cluster_id(topic: &Topic) -> String {
+    client(&topic.bootstrap).cluster(&[], PATIENCE).await.expect("an answer").id
+}
+
 /// Resolves the transactions of a topic's sink, by a connection of its own to `bootstrap`.
 pub(crate) fn resolver(topic: &Topic, bootstrap: &str) -> Resolver {
-    let config = ProtocolConfig::from_properties([("bootstrap.servers", bootstrap)]).expect("an address");
-    let admin = ProtocolClient::new(config).expect("a client");
+    let admin = client(bootstrap);
     let naming = TransactionNaming::new(&topic.name, &context().job, "out").expect("names");
     Resolver::new(admin, naming, Arc::new(SystemClock), Duration::from_secs(10))
 }

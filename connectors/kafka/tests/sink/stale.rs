@@ -9,7 +9,7 @@ use levada_kafka::sink::two_phase::ResolveError;
 use rdkafka::producer::Producer as _;
 
 use super::coordinator::Coordinator;
-use super::prepared::{Attempt, begin_with, open_under, resolver};
+use super::prepared::{Attempt, begin_with, cluster_id, open_under, resolver};
 use super::support::{PATIENCE, Topic};
 
 /// [KSK-25] [KSK-07] [KSK-10] a handle of a transaction that was committed before ends no other of the same id.
@@ -94,10 +94,10 @@ async fn with_one_epoch_for_two_transactions_a_stale_handle_publishes_half_of_th
         subtask: 0,
         partitions: [(topic.name.clone(), [0].into())].into(),
         records: 1,
-        cluster_id: "another".to_owned(),
+        cluster_id: cluster_id(&topic).await,
     };
     let resolver = resolver(&topic, &topic.bootstrap);
-    assert_eq!(resolver.inspect(&[stale.clone()]).await.expect("an answer"), [Fate::Unknown]);
+    assert_eq!(resolver.inspect(std::slice::from_ref(&stale)).await.expect("an answer"), [Fate::Unknown]);
     resolver.commit(&stale).await.expect("the coordinator takes it for the one that is open");
     coordinator.until(&id, "CompleteCommit").await;
     let read = topic.read();

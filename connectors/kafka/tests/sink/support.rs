@@ -10,7 +10,7 @@ use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -71,7 +71,21 @@ impl Topic {
         let results =
             admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
         results.into_iter().for_each(|result| drop(result.expect("create the topic")));
-        Topic { bootstrap: bootstrap.to_owned(), name }
+        let topic = Topic { bootstrap: bootstrap.to_owned(), name };
+        topic.wait_until_known();
+        topic
+    }
+
+    /// A broker hears of a new topic a moment after it was made.
+    fn wait_until_known(&self) {
+        let (consumer, started) = (self.consumer(), Instant::now());
+        loop {
+            let told = consumer.fetch_metadata(Some(&self.name), PATIENCE).expect("metadata");
+            if told.topics().iter().all(|topic| topic.error().is_none() && !topic.partitions().is_empty()) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "the topic is known in time");
+        }
     }
 
     pub(crate) async fn delete(&self) {
@@ -114,12 +128,19 @@ impl Topic {
             match consumer.poll(PATIENCE) {
                 Some(Ok(message)) => read.push(owned(&message)),
                 Some(Err(KafkaError::PartitionEOF(_))) => return read,
+                // The client tries again, elsewhere.
+                Some(Err(error)) if is_of_a_lost_broker(&error) && started.elapsed() < PATIENCE => {}
                 Some(Err(error)) => panic!("reading back: {error}"),
                 // Other events end a poll, too.
                 None => assert!(started.elapsed() < PATIENCE, "a message or the end in time"),
             }
         }
     }
+}
+
+fn is_of_a_lost_broker(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure};
+    error.rdkafka_error_code().is_some_and(|code| matches!(code, AllBrokersDown | BrokerTransportFailure))
 }
 
 fn owned(message: &impl Message) -> Read {

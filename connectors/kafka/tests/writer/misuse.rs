@@ -2,6 +2,7 @@
 
 use levada_kafka::protocol::State;
 use levada_kafka::sink::producing::{Message, SinkConfigError, TransactionTimeout};
+use levada_kafka::sink::two_phase::StartError;
 use levada_kafka::sink::writer::{Misuse, TransactionHandle, TransactionalWriter, WriterError};
 
 use super::support::{Topic, both};
@@ -101,7 +102,10 @@ async fn configuration_that_cannot_work_is_refused() {
     let hour = TransactionTimeout::After(std::time::Duration::from_secs(3_600));
     let mut long = made(topic.config().transaction_timeout(hour)).expect("checked when connected");
     let refused = long.resolve(&[]).await.expect_err("above 15 min");
-    assert!(matches!(refused, WriterError::TimeoutTooLong { .. }), "{refused:?}");
+    assert!(matches!(refused, WriterError::Start(StartError::TimeoutTooLong { .. })), "{refused:?}");
+    let missing =
+        made(topic.config().topics(["not there"])).expect("checked when connected").resolve(&[]).await;
+    assert!(matches!(missing, Err(WriterError::Start(StartError::Topic { .. }))), "{missing:?}");
     let kerberos = topic.config().property("security.protocol", "sasl_plaintext");
     let refused = made(kerberos).expect("checked when connected").resolve(&[]).await.expect_err("no means");
     assert!(matches!(refused, WriterError::Connect(_)), "{refused:?}");

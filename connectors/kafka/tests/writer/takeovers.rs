@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use levada_core::SystemClock;
 use levada_kafka::protocol::State;
+use levada_kafka::sink::producing::Message;
 use levada_kafka::sink::recovery::TransactionNaming;
 use levada_kafka::sink::two_phase::Resolver;
 use levada_kafka::sink::writer::Decided;
@@ -43,7 +44,9 @@ async fn run_that_wakes_up_behind_a_takeover_publishes_nothing() {
         topic.send(&sleeper, 0, "open").await;
         let noted = if is_noted { vec![handle.clone()] } else { vec![] };
         topic.writer(2).resolve(&noted).await.expect("resolved");
-        topic.send(&sleeper, 1, "late").await;
+        // Whether the first message was on its way before the takeover decides who notices first.
+        let late = Message::to(&topic.name).partition(1).value(b"late");
+        drop(sleeper.send(&late).await);
         sleeper.prepare().await.expect_err("its transaction was ended");
         let committed = sleeper.commit(&handle).await;
         assert_eq!(committed.is_ok(), is_noted, "{committed:?}");

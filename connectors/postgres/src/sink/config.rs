@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_core::{ErrorClass, SinkError};
+use levada_core::{ErrorClass, SinkError, WriteOrder};
 use tokio::sync::Mutex;
 
 use crate::quote::TableName;
@@ -20,6 +20,16 @@ pub enum WriteMode {
     Insert,
     /// A change replaces the fields it has in the row of its key, or makes that row.
     Upsert,
+}
+
+impl WriteMode {
+    /// A row that is only ever added replaces none.
+    pub(crate) fn write_order(self) -> WriteOrder {
+        match self {
+            WriteMode::Insert => WriteOrder::Any,
+            WriteMode::Upsert => WriteOrder::ByOwnKey,
+        }
+    }
 }
 
 /// What a deletion does.

@@ -435,11 +435,7 @@ impl AtomicSink<Keyed> for PostgresSink {
         self.writer.interval.pending()
     }
 
-    // An upsert's key may stand anywhere in the row; inserted rows all stay.
     fn write_order(&self) -> WriteOrder {
-        match self.writer.config.mode {
-            WriteMode::Insert => WriteOrder::Any,
-            WriteMode::Upsert => WriteOrder::ByOwnKey,
-        }
+        self.writer.config.mode.write_order()
     }
 }

@@ -2,7 +2,7 @@
 
 use levada_core::batch::{Coordinates, Located};
 use levada_core::template::{Segment, WriteAheadSink};
-use levada_core::{Keyed, SinkContext, SinkError, SplitId};
+use levada_core::{Keyed, SinkContext, SinkError, SplitId, WriteOrder};
 use tokio::sync::watch;
 
 use super::committer::PostgresCommitter;
@@ -125,6 +125,10 @@ impl<R: SegmentRecord> WriteAheadSink<R> for PostgresWriteAhead {
         self.writer.clear_interval();
         self.is_interrupted = false;
         sent.map(|()| true)
+    }
+
+    fn write_order(&self) -> WriteOrder {
+        self.writer.config.mode.write_order()
     }
 
     async fn close(&mut self) {

@@ -271,13 +271,13 @@ impl<I, O, T, M> Operator<I, O, T, M> {
             Err(error) => same_for_all(&error, call.places.len()),
         };
         for (place, answer) in call.places.into_iter().zip(answers) {
-            self.take_answer(id, place, answer, now);
+            self.take_answer(place, answer, now);
         }
     }
 
-    fn take_answer(&mut self, id: CallId, place: Place, answer: Called<O>, now: Duration) {
-        let pending = self.queue.waiting_mut(place).filter(|pending| pending.stands == Stands::InCall(id));
-        let Some(pending) = pending else {
+    fn take_answer(&mut self, place: Place, answer: Called<O>, now: Duration) {
+        // A call answers once, and an input is in one call at a time: so an answer is never one to an earlier attempt.
+        let Some(pending) = self.queue.waiting_mut(place) else {
             self.metrics.late += 1;
             return;
         };

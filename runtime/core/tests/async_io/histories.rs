@@ -133,7 +133,7 @@ impl Pair {
         for id in self.operator.take_given_up() {
             assert!(self.open.remove(&id).is_some(), "a call that was made is given up once");
         }
-        let mut expected = self.model.to_call(self.now);
+        let mut expected = self.model.due(self.now);
         let mut made = Vec::new();
         while let Some(call) = self.operator.next_call(self.now) {
             assert!((1..=self.batch).contains(&call.inputs.len()));

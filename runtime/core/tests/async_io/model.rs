@@ -79,7 +79,7 @@ impl Model {
     }
 
     /// The inputs that must be called now, in any order.
-    pub(crate) fn to_call(&mut self, now: Duration) -> Vec<u32> {
+    pub(crate) fn due(&mut self, now: Duration) -> Vec<u32> {
         let (delay, is_ending) = (self.delay, self.is_ending);
         let is_due = |input: &&mut Input| {
             let last = input.answers.last().map(|(at, _)| *at);

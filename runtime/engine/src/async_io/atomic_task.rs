@@ -4,6 +4,7 @@
 //! sink commits what its positions cover, whatever order results come in.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use levada_core::async_io::{Left, Outcome};
 use levada_core::{CommitPoint, Refused, SplitId, StreamElement, StreamStatus, Tally, Timestamp};
@@ -63,7 +64,7 @@ impl<O> From<Mark> for Body<O> {
 pub(crate) struct CallTask<A, O> {
     pub(crate) uid: String,
     pub(crate) subtask: u32,
-    pub(crate) function: std::sync::Arc<dyn Callable<A, O>>,
+    pub(crate) function: Arc<dyn Callable<A, O>>,
     pub(crate) intake: Intake<A, O, Mark>,
     pub(crate) from: mpsc::Receiver<Message<A>>,
     /// The steps behind, and the channel behind them.
@@ -78,6 +79,8 @@ struct Course {
     generation: u64,
     tally: Tally,
     raised: watch::Receiver<u64>,
+    /// The reader's end has come: nothing follows.
+    has_ended: bool,
 }
 
 impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
@@ -92,7 +95,7 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
     }
 
     async fn serve(&mut self) -> Result<(), Stopped> {
-        let (stop, function) = (self.stop.clone(), std::sync::Arc::clone(&self.function));
+        let (stop, function) = (self.stop.clone(), Arc::clone(&self.function));
         tokio::select! {
             biased;
             opened = function.open() => opened.map_err(|cause| self.failed(None, cause))?,
@@ -101,7 +104,7 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
         }
         let raised = self.generation.watch();
         let generation = *raised.borrow();
-        let mut course = Course { generation, tally: Tally::default(), raised };
+        let mut course = Course { generation, tally: Tally::default(), raised, has_ended: false };
         loop {
             self.intake.fill();
             if self.emit(&mut course).await? {
@@ -117,7 +120,7 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
                 // Its sender is the reader's, which ends with a last message.
                 Ok(()) = course.raised.changed() => {}
                 () = self.intake.flight.progress() => {}
-                message = self.from.recv(), if self.intake.is_clear() => {
+                message = self.from.recv(), if self.intake.is_clear() && !course.has_ended => {
                     let message = message.ok_or(Stopped::PeerGone)?;
                     self.take(message, &mut course).await?;
                 }
@@ -156,7 +159,10 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
             return Ok(());
         }
         match body {
-            Body::Element(element) => self.element(element),
+            Body::Element(element) => {
+                course.has_ended |= matches!(element, StreamElement::End);
+                self.element(element);
+            }
             Body::Settle { release, reply } => self.intake.mark(Mark::Settle { release, reply }),
             // It concerns splits of which nothing is in flight: others than before, or all after a discard.
             Body::Claim { release, assignment, reply } => {

@@ -36,7 +36,7 @@ use super::watched::Watch;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), SettingsError> {
 /// let carriers = futures_util::stream::iter(["LH", "TP", "AF"]);
-/// let look_up = |code: Arc<&str>| async move {
+/// let look_up = |code: Arc<&'static str>| async move {
 ///     Ok(match *code {
 ///         "LH" => vec!["Lufthansa"],
 ///         "TP" => vec!["TAP"],

@@ -10,7 +10,10 @@ use levada_core::async_io::CallMetrics;
 ///
 /// Cheap to clone; outlives the job, and then shows its end.
 #[derive(Clone, Default)]
-pub struct CallStatus(Arc<Mutex<BTreeMap<(String, u32), Arc<Mutex<Book>>>>>);
+pub struct CallStatus(Arc<Mutex<BTreeMap<Subtask, Shared>>>);
+
+type Subtask = (String, u32);
+type Shared = Arc<Mutex<Book>>;
 
 /// How one subtask of an async step stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,7 @@ struct Book {
 impl CallStatus {
     /// Takes down how the async steps stand now, by step and subtask.
     pub fn snapshot(&self) -> Vec<StageCalls> {
-        let stage = |((uid, subtask), book): (&(String, u32), &Arc<Mutex<Book>>)| {
+        let stage = |((uid, subtask), book): (&Subtask, &Shared)| {
             let book = locked(book);
             let mut metrics = book.now;
             metrics.add_counts(&book.before);
@@ -71,7 +74,7 @@ fn locked<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
 /// Reports for one subtask.
 #[derive(Debug)]
 pub(crate) struct CallReport {
-    book: Arc<Mutex<Book>>,
+    book: Shared,
     /// What the function had noticed before; it is one for all subtasks, so the first one tells.
     late_before: Option<u64>,
 }

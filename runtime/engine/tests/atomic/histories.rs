@@ -3,13 +3,15 @@
 //! The table itself refuses a commit whose rows are not covered by its positions, so every history also proves that
 //! nothing is committed beyond the newest offer.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use levada_core::Polled;
-use levada_engine::{CommitPolicy, Job, JobError};
+use levada_core::async_io::{AsyncSettings, Batching};
+use levada_engine::{CommitPolicy, Job, JobError, JobHandle};
 use proptest::prelude::*;
 use tokio::task::yield_now;
-use tokio::time::advance;
+use tokio::time::{Instant, advance, sleep_until};
 
 use crate::scripted::{HANG, Logs, Script, numbered, once, promptly, revoked, split, start, text};
 use crate::table::{Block, Table, all_of};
@@ -163,7 +165,10 @@ impl World {
     }
 }
 
-async fn live(events: Vec<Event>, policy: CommitPolicy, ending: Ending) {
+/// Starts a job over these logs.
+type Start<'a> = &'a dyn Fn(Job, Logs, &Table) -> (Script, JobHandle);
+
+async fn live(events: Vec<Event>, policy: CommitPolicy, ending: Ending, start: Start<'_>) {
     let (logs, table) = (numbered(&[LENGTH; SPLITS as usize]), Table::new());
     let job = Job::new("job").commit_policy(policy);
     let (script, mut job_handle) = start(job.clone(), logs.clone(), &table);
@@ -199,6 +204,56 @@ async fn live(events: Vec<Event>, policy: CommitPolicy, ending: Ending) {
     world.read_everything();
     promptly(next_job.wait()).await.expect("a good end");
     assert_eq!(table.rows(), all_of(&logs));
+}
+
+/// How the calls of a history are made.
+#[derive(Debug, Clone, Copy)]
+struct Calls {
+    capacity: usize,
+    order: u8,
+    /// Inputs a call; 1 for the form without batches.
+    batch: usize,
+    /// What decides how long each call takes.
+    seed: u64,
+}
+
+fn calls() -> impl Strategy<Value = Calls> {
+    let calls = (1..12_usize, 0..3_u8, 1..4_usize, any::<u64>());
+    calls.prop_map(|(capacity, order, batch, seed)| Calls { capacity, order, batch, seed })
+}
+
+/// Some calls are answered at once, others in up to 15 ms.
+async fn after(seed: u64, record: &str) {
+    let mut hasher = DefaultHasher::new();
+    (seed, record).hash(&mut hasher);
+    let millis = hasher.finish() % 32;
+    if millis < 16 {
+        sleep_until(Instant::now() + Duration::from_millis(millis)).await;
+    }
+}
+
+/// Starts a job of one subtask that asks somebody about each record, and writes it as it is.
+fn start_calling(calls: Calls, job: Job, logs: Logs, table: &Table) -> (Script, JobHandle) {
+    let Calls { capacity, order, batch, seed } = calls;
+    let (script, source) = Script::of(&std::sync::Arc::new(logs));
+    let settings = AsyncSettings::new().capacity(capacity);
+    let settings = match order {
+        0 => settings.ordered(),
+        1 => settings.unordered(),
+        _ => settings.key_ordered_by(|record: &String| record.len()),
+    };
+    let echo = move |inputs: Vec<std::sync::Arc<String>>| async move {
+        let first = inputs.first().map(|record| record.to_string()).unwrap_or_default();
+        after(seed, &first).await;
+        Ok(inputs.iter().map(|record| Ok(vec![record.to_string()])).collect())
+    };
+    let read = job.source("log", once(vec![source])).map("text", text);
+    let called = read.async_map_many("echo", echo, settings, Batching::new(batch));
+    let job = called.atomic_sink("table", {
+        let table = table.clone();
+        move |_| table.sink("us")
+    });
+    (script, job.start().expect("the shape is right"))
 }
 
 fn config(cases: u32) -> ProptestConfig {
@@ -271,7 +326,29 @@ proptest! {
             .start_paused(true)
             .build()
             .expect("a runtime")
-            .block_on(live(events, policy, ending));
+            .block_on(live(events, policy, ending, &start));
+    }
+}
+
+proptest! {
+    #![proptest_config(config(2000))]
+
+    /// [ASY-08] [ASY-09] [ASY-03] [TPL-22] The same with calls in flight, in every order: what is committed is what the positions
+    /// cover, whatever is lost, revoked or stolen meanwhile.
+    #[test]
+    fn every_record_is_in_the_table_once_with_calls_in_flight(
+        events in prop::collection::vec(event(), 0..40),
+        policy in policy(),
+        ending in ending(),
+        calls in calls(),
+    ) {
+        let start = |job: Job, logs: Logs, table: &Table| start_calling(calls, job, logs, table);
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime")
+            .block_on(live(events, policy, ending, &start));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levada_core::error::Owner;
 use levada_core::{
     Assignment, AtomicSink, Batch, Committed, ErrorClass, Pending, Position, Positions, Sink, SinkContext,
-    SinkError, SplitId,
+    SinkError, SplitId, WriteOrder,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -322,5 +322,10 @@ impl AtomicSink<String> for MemorySink {
             rows: records().count() as u64,
             bytes: records().map(|record| record.item.len() as u64).sum(),
         }
+    }
+
+    /// It counts rows, and replaces none.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::Any
     }
 }

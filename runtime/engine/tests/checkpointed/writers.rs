@@ -35,7 +35,8 @@ async fn only_so_many_subtasks_write_as_the_sink_asks_for() {
         (Some(1), false, &["0"][..]),
         (Some(1), true, &["0"]),
         (Some(2), false, &["0", "1"]),
-        (Some(3), true, &["0", "1", "2"]),
+        (Some(2), true, &["0", "1"]),
+        (Some(3), false, &["0", "1", "2"]),
         (Some(9), false, &["0", "1", "2"]),
         (None, false, &["0", "1", "2"]),
     ] {

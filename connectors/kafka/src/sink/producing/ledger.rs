@@ -1,15 +1,18 @@
 //! The account of one producer: what was sent, and what the brokers said to it.
 //!
 //! Senders count up `sent` before they hand a message to the client; the client's thread counts its report, and wakes whoever
-//! waits when both are equal. Room is given back with the report, so what is in flight is bounded.
+//! waits when both are equal. Room is given back with the reports, so what is in flight is bounded.
+//!
+//! Senders and the client's thread run at the same time, some hundred thousand messages a second: what one of them writes
+//! for each message, the other does not touch for each message.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, TryAcquireError, watch};
 use tokio::time::timeout;
 
 use super::error::{ClientError, ProduceError, Undelivered};
@@ -31,11 +34,24 @@ pub struct Delivered {
     pub partitions: BTreeMap<(String, u32), u64>,
 }
 
+/// The part of the room that may be kept back: the bound over this.
+const GIVEN_BACK_IN: usize = 64;
+
+/// Alone on its lines of the processor's caches: two of them are often fetched together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
 #[derive(Debug)]
 pub(super) struct Ledger {
-    sent: AtomicU64,
-    /// Acknowledged or failed.
-    settled: AtomicU64,
+    /// Written by senders.
+    sent: Apart<AtomicU64>,
+    /// Written by the client's thread.
+    reported: Apart<Reported>,
+    /// How many wait for reports.
+    awaiting: Apart<AtomicU32>,
+    /// How many wait for room.
+    short: AtomicU32,
     /// Locked by the client's thread for each report, by others for a look: never across an await.
     tallies: Mutex<Tallies>,
     all_in: Notify,
@@ -43,6 +59,30 @@ pub(super) struct Ledger {
     /// Bytes that may still be handed over. Closed at the first failure, so that nobody waits for room in vain.
     room: Semaphore,
     bound: u32,
+}
+
+#[derive(Debug, Default)]
+struct Reported {
+    /// Acknowledged or failed.
+    settled: AtomicU64,
+    /// Room of reported messages that is not given back yet: giving it back is dear, and nobody is waiting for it.
+    kept_back: AtomicU64,
+}
+
+/// One more, as long as it lives.
+struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    fn up(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,8 +107,10 @@ struct Run {
 impl Ledger {
     pub(super) fn new(bound: u32) -> Self {
         Self {
-            sent: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
+            sent: Apart::default(),
+            reported: Apart::default(),
+            awaiting: Apart::default(),
+            short: AtomicU32::new(0),
             tallies: Mutex::default(),
             all_in: Notify::new(),
             has_failed: watch::Sender::new(false),
@@ -82,15 +124,35 @@ impl Ledger {
     pub(super) async fn take_room(&self, bytes: usize) -> Result<u32, ProduceError> {
         // A message larger than all room waits for all of it.
         let weight = u32::try_from(bytes.saturating_add(WEIGHT_OF_ONE)).unwrap_or(u32::MAX).min(self.bound);
-        match self.room.acquire_many(weight).await {
+        match self.room.try_acquire_many(weight) {
             Ok(permit) => permit.forget(),
-            Err(_) => self.check()?,
+            Err(TryAcquireError::Closed) => self.check()?,
+            Err(TryAcquireError::NoPermits) => self.wait_for_room(weight).await?,
         }
         Ok(weight)
     }
 
+    async fn wait_for_room(&self, weight: u32) -> Result<(), ProduceError> {
+        // In this order: a report from here on gives everything back, and what was kept back before is given back here.
+        let _short = Counted::up(&self.short);
+        self.give_back();
+        match self.room.acquire_many(weight).await {
+            Ok(permit) => permit.forget(),
+            Err(_) => self.check()?,
+        }
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        let kept_back = self.reported.0.kept_back.swap(0, Ordering::SeqCst);
+        if kept_back > 0 {
+            // It was taken from there, so it fits.
+            self.room.add_permits(usize::try_from(kept_back).unwrap_or(usize::MAX));
+        }
+    }
+
     pub(super) fn note_sent(&self) {
-        self.sent.fetch_add(1, Ordering::SeqCst);
+        self.sent.0.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn note_acked(&self, weight: u32, bytes: usize, topic: &str, partition: i32) {
@@ -117,28 +179,37 @@ impl Ledger {
     }
 
     fn settle(&self, weight: u32) {
-        self.room.add_permits(weight as usize);
-        let settled = self.settled.fetch_add(1, Ordering::SeqCst) + 1;
-        if settled == self.sent.load(Ordering::SeqCst) {
+        let Reported { settled, kept_back } = &self.reported.0;
+        let kept_back = kept_back.fetch_add(weight.into(), Ordering::SeqCst) + u64::from(weight);
+        let settled = settled.fetch_add(1, Ordering::SeqCst) + 1;
+        let share = self.bound as usize / GIVEN_BACK_IN;
+        if kept_back >= share as u64 || self.short.load(Ordering::SeqCst) > 0 {
+            self.give_back();
+        }
+        // Whoever waits has said so before it looked.
+        if self.awaiting.0.load(Ordering::SeqCst) > 0 && settled == self.sent() {
             self.all_in.notify_waiters();
         }
     }
 
     /// Returns the number of messages that were sent.
     pub(super) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::SeqCst)
+        self.sent.0.load(Ordering::SeqCst)
     }
 
     /// Returns the number of messages without a report.
     pub(super) fn outstanding(&self) -> u64 {
         // In this order: a report that comes in between makes the difference smaller, never negative.
-        let settled = self.settled.load(Ordering::SeqCst);
+        let settled = self.reported.0.settled.load(Ordering::SeqCst);
         self.sent().saturating_sub(settled)
     }
 
     /// Returns how much room is taken, in bytes.
     pub(super) fn in_flight_bytes(&self) -> usize {
-        (self.bound as usize).saturating_sub(self.room.available_permits())
+        let kept_back = self.reported.0.kept_back.load(Ordering::SeqCst);
+        let free =
+            self.room.available_permits().saturating_add(usize::try_from(kept_back).unwrap_or(usize::MAX));
+        (self.bound as usize).saturating_sub(free)
     }
 
     /// Fails if anything has failed.
@@ -182,6 +253,7 @@ impl Ledger {
     }
 
     async fn all_reports(&self) {
+        let _awaiting = Counted::up(&self.awaiting.0);
         loop {
             let mut woken = pin!(self.all_in.notified());
             // Registered before the look: a report in between is not missed.
@@ -329,6 +401,22 @@ mod tests {
         assert!(large.as_mut().now_or_never().is_none());
         ledger.note_acked(1256, 1000, "t", 0);
         assert_eq!(large.as_mut().now_or_never().expect("room").expect("no failure"), 3 * 1256);
+    }
+
+    /// [KSK-06] the account's part: room that was kept back is not missing to whoever needs all of it.
+    #[tokio::test]
+    async fn room_that_was_kept_back_is_given_to_whoever_waits() {
+        let bound = 64 * 12_560;
+        let ledger = Ledger::new(bound);
+        let weights: Vec<u32> = (0..3).map(|_| sent(&ledger, 1000)).collect();
+        ledger.note_acked(weights[0], 1000, "t", 0);
+        assert_eq!(ledger.in_flight_bytes(), 2 * 1256, "kept back, and free");
+        let mut all = pin!(ledger.take_room(bound as usize));
+        assert!(all.as_mut().now_or_never().is_none());
+        ledger.note_acked(weights[1], 1000, "t", 0);
+        assert!(all.as_mut().now_or_never().is_none(), "one is outstanding");
+        ledger.note_acked(weights[2], 1000, "t", 0);
+        assert_eq!(all.as_mut().now_or_never().expect("room").expect("no failure"), bound);
     }
 
     /// [KSK-26] the account's part: the wait for reports is bounded, and says what is missing.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
 use rdkafka::ClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
@@ -17,7 +16,6 @@ use super::client::client_config;
 use super::config::KafkaSinkConfig;
 use super::error::{ClientError, ProduceError, Undelivered};
 use super::ledger::{Delivered, Ledger};
-use super::marker;
 use super::message::Message;
 use super::reports::{Client, Reports, Sent};
 use super::thread::{on_own_thread, start_polling};
@@ -31,9 +29,6 @@ const LEAST_TRY: Duration = Duration::from_secs(1);
 
 /// How much longer than a call's own timeout its thread is waited for.
 const CALL_GRACE: Duration = Duration::from_secs(5);
-
-/// How long the coordinators may take over a marker.
-const MARK_WITHIN: Duration = Duration::from_secs(30);
 
 /// An idempotent producer that knows of every message what became of it.
 ///
@@ -179,7 +174,8 @@ impl Producer {
         }
         let bytes = message.bytes();
         let weight = self.ledger.take_room(bytes).await?;
-        self.hand_over(message, Sent { weight, bytes, origin: origin.cloned() })
+        let origin = origin.map(|origin| self.client.context().origins.shorten(origin));
+        self.hand_over(message, Sent { weight, bytes, origin })
     }
 
     fn hand_over(&self, message: &Message<'_>, sent: Sent) -> Result<(), ProduceError> {
@@ -201,6 +197,7 @@ impl Producer {
         let fatal = self.client.client().fatal_error();
         let cause = fatal.map_or_else(|| ClientError::of(&error), |(code, text)| ClientError { code, text });
         let topic = message.topic.to_owned();
+        let origin = origin.and_then(|origin| self.client.context().origins.full(origin));
         self.ledger
             .note_failed(weight, Undelivered { topic, partition: message.partition, origin, bytes, cause });
         self.ledger.check()
@@ -254,25 +251,6 @@ impl Producer {
     /// Returns how many messages have failed, and the first thousand of them.
     pub fn failures(&self) -> (u64, Vec<Undelivered>) {
         self.ledger.failures()
-    }
-
-    /// Writes a marker into the transaction: an offset of `group` that is visible when the records are.
-    pub(crate) async fn mark(
-        &self,
-        id: &str,
-        group: &str,
-        (topic, partition): (&str, u32),
-        checkpoint: CheckpointId,
-    ) -> Result<(), ProduceError> {
-        let failed = |cause| in_transaction(id, "write the marker of a transaction of", &cause);
-        let offsets = marker::offset_of(topic, partition, checkpoint).map_err(failed)?;
-        let (client, group, within) = (Arc::clone(&self.client), group.to_owned(), MARK_WITHIN);
-        let marked = on_own_thread("writing the marker of a transaction", within + CALL_GRACE, move || {
-            let named = marker::named(&group)?;
-            client.send_offsets_to_transaction(&offsets, &named, within)
-        })
-        .await?;
-        marked.map_err(failed)
     }
 
     /// Aborts the transaction through the client.

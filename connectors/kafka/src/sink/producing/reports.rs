@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levada_core::batch::Coordinates;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
@@ -11,6 +10,7 @@ use rdkafka::{ClientContext, Statistics};
 
 use super::error::{ClientError, Undelivered};
 use super::ledger::Ledger;
+use super::origins::{Origin, Origins};
 
 /// librdkafka's producer, with our account of it.
 pub(super) type Client = BaseProducer<Reports>;
@@ -20,18 +20,19 @@ pub(super) struct Sent {
     /// The room that it takes.
     pub(super) weight: u32,
     pub(super) bytes: usize,
-    pub(super) origin: Option<Coordinates>,
+    pub(super) origin: Option<Origin>,
 }
 
 /// Called on the client's own thread, for whatever it has to tell.
 pub(super) struct Reports {
     pub(super) ledger: Arc<Ledger>,
+    pub(super) origins: Origins,
     last_error: Mutex<Option<ClientError>>,
 }
 
 impl Reports {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, last_error: Mutex::default() }
+        Self { ledger, origins: Origins::default(), last_error: Mutex::default() }
     }
 
     /// Returns what the client said last about its connections. No failure by itself: the client tries again, and what it
@@ -69,7 +70,7 @@ impl ProducerContext for Reports {
                 let undelivered = Undelivered {
                     topic: message.topic().to_owned(),
                     partition: u32::try_from(message.partition()).ok(),
-                    origin,
+                    origin: origin.and_then(|origin| self.origins.full(origin)),
                     bytes,
                     cause: ClientError::of(error),
                 };

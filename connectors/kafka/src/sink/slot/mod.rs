@@ -19,6 +19,7 @@
 
 mod describe;
 mod frozen;
+mod mark;
 mod open;
 mod pool;
 mod standing;
@@ -26,6 +27,7 @@ mod warm;
 
 pub use describe::{Describe, ProducerIdentity};
 pub use frozen::FrozenSlot;
+pub(crate) use mark::Mark;
 pub use open::{Freeze, OpenSlot};
 pub use pool::Slots;
 pub use standing::{SlotStanding, SlotState, Standings};

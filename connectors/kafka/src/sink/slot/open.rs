@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use levada_core::CheckpointId;
 use levada_core::batch::Coordinates;
 
 use super::describe::ProducerIdentity;
 use super::frozen::FrozenSlot;
+use super::mark::Mark;
 use super::standing::{Place, SlotState};
 use super::warm::Ready;
 use crate::failpoint::fail_point;
@@ -99,27 +99,38 @@ impl OpenSlot {
         Ok(Freeze::Frozen(FrozenSlot::new(self.place, self.ready)))
     }
 
-    /// Writes the marker of `checkpoint` into the transaction, then [freezes](Self::freeze) it: once its records are visible, so
-    /// is that `group` has the checkpoint's sequence as an offset, and its attempt beside it.
+    /// Lets `marking` write a marker into the transaction, at its first topic and partition, then [freezes](Self::freeze) it.
     ///
     /// # Errors
     /// As [`freeze`](Self::freeze), or the marker cannot be written.
-    pub(crate) async fn freeze_marked(
-        self,
-        group: &str,
-        checkpoint: CheckpointId,
-    ) -> Result<Freeze, ProduceError> {
+    pub(crate) async fn freeze_marked<M: Mark>(self, marking: &M) -> Result<Freeze, M::Error> {
         fail_point!("kafka::freeze::before_flush");
-        // What was not delivered has no place for a marker, and is missing anyway.
-        self.producer().flush().await?;
-        let delivered = self.producer().delivered();
-        let Some((topic, partition)) = delivered.partitions.keys().next() else { return self.freeze().await };
+        // Mostly every partition has something by now: the marker is on its way beside the last records.
+        let early = self.first_partition();
+        let mark = async {
+            match &early {
+                Some((topic, partition)) => marking.mark(topic, *partition).await,
+                None => Ok(()),
+            }
+        };
         fail_point!("kafka::freeze::before_marker");
-        self.producer().mark(self.id(), group, (topic, *partition), checkpoint).await?;
+        let (flushed, marked) = tokio::join!(self.producer().flush(), mark);
+        flushed?;
+        marked?;
+        // What was not delivered has no place for a marker, and is missing anyway.
+        let first = self.first_partition();
+        if let Some((topic, partition)) = first.filter(|first| Some(first) != early.as_ref()) {
+            marking.mark(&topic, partition).await?;
+        }
         fail_point!("kafka::freeze::after_marker");
         let frozen = self.freeze().await?;
         fail_point!("kafka::freeze::frozen");
         Ok(frozen)
+    }
+
+    /// The place of the marker: where whoever has the handle looks for it.
+    fn first_partition(&self) -> Option<(String, u32)> {
+        self.producer().delivered().partitions.into_keys().next()
     }
 
     /// Aborts the transaction, and gives the slot's number back for [`Slots::free`](super::Slots::free).

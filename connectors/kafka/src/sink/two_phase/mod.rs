@@ -11,6 +11,7 @@
 //! [`Resolver`] is the half that needs no producer: it asks, commits, aborts and fences by handles alone. A start uses it
 //! before there is any producer, because making one initialises its id, which ends what is open under it.
 
+mod mark;
 mod resolver;
 mod sink;
 mod start;

@@ -98,7 +98,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
+    pub(super) fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
         move |cause| Self::Protocol { doing, cause: Box::new(cause) }
     }
 
@@ -377,11 +377,7 @@ impl Resolver {
     /// nothing else has this epoch.
     async fn end(&self, handle: &TransactionHandle, commit: bool) -> Result<(), ResolveError> {
         let until = Instant::now() + self.within;
-        let key = TransactionKey {
-            transactional_id: &handle.transactional_id,
-            producer_id: handle.producer_id,
-            epoch: handle.epoch,
-        };
+        let key = key_of(handle);
         let ending = if commit { Ending::Commit } else { Ending::Abort };
         let transaction = || handle.to_string();
         loop {
@@ -441,23 +437,17 @@ impl Resolver {
         Ok(())
     }
 
-    /// Describes an id that nobody has: whether this cluster can be asked at all. Returns its id.
-    pub(in crate::sink) async fn probe(&self) -> Result<String, ResolveError> {
-        let cluster = self
-            .admin
-            .cluster(&[], self.within)
-            .await
-            .map_err(ResolveError::asking("ask for the cluster"))?;
-        self.describe(&self.naming.probe(), "ask what became of transactions").await?;
-        Ok(cluster.id)
-    }
-
     /// The brokers' bound for the timeout of transactions, if they tell.
     pub(in crate::sink) async fn longest_timeout(&self) -> Result<Option<Duration>, ResolveError> {
         let told = self.smallest_setting("transaction.max.timeout.ms").await;
         let told = told.map_err(ResolveError::asking("ask for the longest timeout of transactions"))?;
         Ok(told.map(Duration::from_millis))
     }
+}
+
+pub(super) fn key_of(handle: &TransactionHandle) -> TransactionKey<'_> {
+    let TransactionHandle { transactional_id, producer_id, epoch, .. } = handle;
+    TransactionKey { transactional_id, producer_id: *producer_id, epoch: *epoch }
 }
 
 /// The timeout of a transaction; none where brokers are told that there is none.

@@ -11,6 +11,7 @@ use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteCont
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
 use tokio::sync::watch;
 
+use super::mark::Marking;
 use super::resolver::Resolver;
 use crate::failpoint::fail_point;
 use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
@@ -315,9 +316,8 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         for (covered, _) in running.committed.iter_mut().filter(|(covered, _)| covered.is_none()) {
             *covered = Some(handle.checkpoint);
         }
-        let group = TransactionNaming::marker_group(slot.id());
-        let marked = slot.freeze_marked(&group, handle.checkpoint).await?;
-        let frozen = match marked {
+        let marking = Marking { resolver: &running.resolver, handle };
+        let frozen = match slot.freeze_marked(&marking).await? {
             Freeze::Frozen(frozen) => frozen,
             Freeze::Empty(slot) => {
                 metrics.forget(slot.id());

@@ -1,7 +1,5 @@
 //! What can go wrong.
 
-use std::time::Duration;
-
 use levada_core::ErrorClass;
 use thiserror::Error;
 
@@ -9,7 +7,7 @@ use super::misuse::Misuse;
 use crate::protocol::{ConfigError, ProtocolError};
 use crate::sink::producing::{ProduceError, SinkConfigError};
 use crate::sink::recovery::{NameError, TransactionHandle};
-use crate::sink::two_phase::ResolveError;
+use crate::sink::two_phase::{ResolveError, StartError};
 
 /// A transactional writer cannot do what it was asked to.
 #[derive(Debug, Error)]
@@ -27,17 +25,9 @@ pub enum WriterError {
     /// Coordinators cannot be reached in the way that the properties say.
     #[error("the coordinators of transactions cannot be reached by these properties")]
     Connect(#[source] ConfigError),
-    /// The transaction timeout is above what brokers allow.
-    #[error(
-        "the transaction timeout of {ours:?} is above the brokers' transaction.max.timeout.ms, {longest:?}: raise theirs, or \
-         lower ours, behind which what was prepared before a crash is lost"
-    )]
-    TimeoutTooLong {
-        /// Ours.
-        ours: Duration,
-        /// The brokers'.
-        longest: Duration,
-    },
+    /// The cluster cannot keep what is promised.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// Writing failed.
     #[error(transparent)]
     Produce(#[from] ProduceError),
@@ -89,6 +79,7 @@ impl WriterError {
         match self {
             Self::Produce(error) => matches!(error.class(), ErrorClass::Retry | ErrorClass::Reconnect),
             Self::Resolve(error) => error.is_retriable(),
+            Self::Start(error) => error.is_retriable(),
             Self::Protocol { cause, .. } => cause.is_retriable() || cause.is_outcome_unknown(),
             _ => false,
         }

@@ -30,7 +30,8 @@ impl TransactionalWriter {
     /// # Errors
     /// [`WriterError::Torn`] where some are visible and others gone, unless a policy says how to go on;
     /// [`WriterError::Unknown`] where nobody tells; [`Misuse`] for handles of another writer or of no earlier attempt, and for an
-    /// attempt that is not above all before: nothing was changed then. Otherwise the brokers cannot be reached, or refuse.
+    /// attempt that is not above all before; [`WriterError::Start`] where the cluster cannot keep what is promised: nothing was
+    /// changed then. Otherwise the brokers cannot be reached, or refuse.
     ///
     /// # Cancel safety
     /// Behind a drop some may be decided, others not; the same call goes on.
@@ -40,8 +41,7 @@ impl TransactionalWriter {
         }
         handles.iter().try_for_each(|handle| self.check_handle(handle))?;
         let (admin, resolver) = self.connecting()?;
-        let cluster_id = resolver.probe().await?;
-        self.check_timeout(&resolver).await?;
+        let cluster_id = resolver.check_start(self.config.timeout(), &self.config.topics).await?;
         self.check_attempt(&admin).await?;
         let resolution = self.decide(&resolver, handles).await?;
         // Those that are decided are spared: it may not be noted yet, and a fence makes coordinators forget.
@@ -71,14 +71,6 @@ impl TransactionalWriter {
         let (naming, clock) = (self.naming.clone(), Arc::clone(&self.clock));
         let resolver = Resolver::new(admin.clone(), naming, clock, self.margin);
         Ok((admin, resolver))
-    }
-
-    async fn check_timeout(&self, resolver: &Resolver) -> Result<(), WriterError> {
-        let ours = self.config.timeout();
-        match resolver.longest_timeout().await? {
-            Some(longest) if ours > longest => Err(WriterError::TimeoutTooLong { ours, longest }),
-            _ => Ok(()),
-        }
     }
 
     /// Ids of this attempt would be initialised by us, which ends what is prepared under them.

@@ -10,10 +10,10 @@ use levada_core::CheckpointId;
 use super::error::WriterError;
 use super::misuse::Misuse;
 use super::writing::TransactionalWriter;
-use crate::protocol::{ProtocolClient, TransactionAdmin as _};
+use crate::protocol::{ProtocolClient, TransactionAdmin as _, TransactionKey};
 use crate::sink::producing::ProduceError;
-use crate::sink::recovery::{Partitions, SlotName, TransactionHandle, TransactionNaming};
-use crate::sink::slot::{Freeze, FrozenSlot, OpenSlot, Slots};
+use crate::sink::recovery::{Partitions, SlotName, TransactionHandle};
+use crate::sink::slot::{Freeze, FrozenSlot, Mark, OpenSlot, ProducerIdentity, Slots};
 use crate::sink::two_phase::{ByCoordinator, Resolver};
 
 /// How long the client may take to abort; then the coordinator is told.
@@ -114,8 +114,9 @@ impl Running {
         self.open = Open::Broken(slot.id().to_owned());
         self.sequence += 1;
         let checkpoint = CheckpointId::new(self.attempt, self.sequence);
-        let group = TransactionNaming::marker_group(slot.id());
-        let frozen = match slot.freeze_marked(&group, checkpoint).await? {
+        let id = slot.id().to_owned();
+        let marking = Marking { resolver: &self.resolver, id: &id, identity: slot.identity(), checkpoint };
+        let frozen = match slot.freeze_marked(&marking).await? {
             Freeze::Frozen(frozen) => frozen,
             Freeze::Empty(slot) => {
                 self.open = Open::Unused(slot);
@@ -187,5 +188,23 @@ impl Running {
         let doing = "end a transaction that has failed";
         let fenced = self.admin.fence(id, self.timeout, FENCE_WITHIN).await;
         fenced.map(drop).map_err(WriterError::asking(doing))
+    }
+}
+
+/// Marks the transaction that is being prepared.
+struct Marking<'a> {
+    resolver: &'a Resolver,
+    id: &'a str,
+    identity: ProducerIdentity,
+    checkpoint: CheckpointId,
+}
+
+impl Mark for Marking<'_> {
+    type Error = WriterError;
+
+    async fn mark(&self, topic: &str, partition: u32) -> Result<(), WriterError> {
+        let ProducerIdentity { producer_id, epoch } = self.identity;
+        let key = TransactionKey { transactional_id: self.id, producer_id, epoch };
+        Ok(self.resolver.mark(key, self.checkpoint, topic, partition).await?)
     }
 }

@@ -1,0 +1,91 @@
+//! What a checkpoint holds of an async step, and what a start makes of it.
+
+use levada_core::async_io::AsyncSettings;
+
+use crate::scene::{Scene, Settings, sorted};
+use crate::scripted::promptly;
+
+fn patient(capacity: usize) -> Settings {
+    AsyncSettings::new().no_timeout().ordered().capacity(capacity)
+}
+
+/// [ASY-08] capacity 3 with one waiting, then 6 with two new ones, then 1: what was in flight is called again first, in order, and
+/// never more at once than there is room for.
+#[tokio::test(start_paused = true)]
+async fn restored_inputs_are_called_first_in_order_whatever_the_new_capacity() {
+    let scene = Scene::new().await;
+    let job = scene.start(patient(3));
+    scene.emit(4);
+    scene.oracle.until_called(&[0, 1, 2]).await;
+    // Done or not: the first holds it up.
+    scene.oracle.answer_well(1);
+    scene.leave_off(job).await;
+
+    let job = scene.start(patient(6));
+    scene.oracle.until_called(&[0, 1, 2, 3]).await;
+    scene.emit(8);
+    scene.oracle.until_called(&[0, 1, 2, 3, 4, 5]).await;
+    scene.oracle.answer_well(0);
+    scene.sink.until(&[0]).await;
+    scene.oracle.until_called(&[0, 1, 2, 3, 4, 5, 6]).await;
+    scene.leave_off(job).await;
+
+    let mut job = scene.start(patient(1));
+    scene.emit(9);
+    for input in 1..9 {
+        scene.oracle.until_called(&(1..=input).collect::<Vec<_>>()).await;
+        scene.oracle.answer_well(input);
+    }
+    scene.sink.until(&[10, 20, 30, 40, 50, 60, 70, 80]).await;
+    promptly(job.stop()).await.unwrap();
+    promptly(job.wait()).await.unwrap();
+}
+
+/// [ASY-09] [ASY-08] a call that is stuck, with a full queue and full channels behind it, holds up no checkpoint; what waits for a
+/// slot is in it.
+#[tokio::test(start_paused = true)]
+async fn stuck_call_with_a_full_queue_holds_up_no_checkpoint() {
+    let scene = Scene::new().await;
+    let mut job = scene.start(patient(2));
+    scene.emit(40);
+    scene.oracle.until_called(&[0, 1]).await;
+    for _ in 0..3 {
+        promptly(job.trigger_checkpoint()).await.unwrap();
+    }
+    assert_eq!(scene.oracle.called(), [0, 1]);
+    let calls = &job.calls().snapshot()[0].metrics;
+    assert_eq!((calls.in_flight, calls.in_queue), (2, 2));
+    scene.oracle.answers_from(0);
+    job.cancel();
+    promptly(job.wait()).await.unwrap_err();
+    scene.oracle.forget();
+
+    let _job = scene.start(patient(2));
+    scene.sink.until(&(0..40).map(|number| number * 10).collect::<Vec<_>>()).await;
+    assert_eq!(scene.oracle.called(), (0..40).collect::<Vec<_>>(), "each once, the restored ones first");
+}
+
+/// [ASY-08] inputs that are stored are dealt out to however many subtasks there are: each is called by one.
+#[tokio::test(start_paused = true)]
+async fn restored_inputs_are_dealt_out_to_another_parallelism() {
+    let scene = Scene::new().await;
+    let mut parallelism = 2;
+    scene.emit(30);
+    for next in [3, 1] {
+        let mut job = scene.job(parallelism, patient(4)).start(scene.store.clone()).unwrap();
+        let at_once = 4 * parallelism as usize;
+        scene.oracle.until(|called| called.len() == at_once).await;
+        promptly(job.trigger_checkpoint()).await.unwrap();
+        job.cancel();
+        promptly(job.wait()).await.unwrap_err();
+        scene.oracle.forget();
+        parallelism = next;
+    }
+    scene.oracle.answers_from(0);
+    let _job = scene.job(parallelism, patient(4)).start(scene.store.clone()).unwrap();
+    scene.oracle.until(|called| called.len() == 30).await;
+    assert_eq!(sorted(scene.oracle.called()), (0..30).collect::<Vec<_>>());
+    let mut seen = scene.sink.seen.subscribe();
+    promptly(seen.wait_for(|seen| seen.len() == 30)).await.unwrap();
+    assert_eq!(sorted(scene.sink.outputs()), (0..30).map(|number| number * 10).collect::<Vec<_>>());
+}
