@@ -18,19 +18,6 @@ fn impatient(topic: &Topic) -> KafkaSinkConfig {
     topic.config().topics([&topic.name]).property("request.timeout.ms", REQUEST.as_millis().to_string())
 }
 
-/// Waits until readers of committed data see as many records, and returns what they see. A leader that has just come back tells of
-/// what is committed a moment later.
-fn read(topic: &Topic, count: usize) -> Vec<String> {
-    let started = Instant::now();
-    loop {
-        let read = topic.read();
-        if read.len() >= count {
-            return read.iter().map(|read| read.text().to_owned()).collect();
-        }
-        assert!(started.elapsed() < PATIENCE, "{count} records in time, and not {read:?}");
-    }
-}
-
 /// [KSK-26] at write: a standstill beyond the request timeout is waited out, without an error, and doubles nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standstill_while_writing_is_waited_out() {
@@ -48,7 +35,7 @@ async fn standstill_while_writing_is_waited_out() {
     broker.resume().expect("resume");
     tokio::time::timeout(PATIENCE, pre_commit).await.expect("in time").expect("pre-commit");
     driven.commit_visibly(&handle).await;
-    assert_eq!(read(&topic, 3), ["0", "1", "2"]);
+    assert_eq!(topic.texts_once_there_are(3), ["0", "1", "2"]);
 }
 
 /// [KSK-26] at the barrier: a standstill beyond the delivery timeout fails the pre-commit in time and says what was lost on
@@ -79,7 +66,7 @@ async fn standstill_beyond_the_delivery_timeout_fails_the_barrier_and_a_replay_i
     again.commit_visibly(&kept).await;
     let handle = again.prepare_in(8, 1, &["1", "2"]).await.expect("write again");
     again.commit_visibly(&handle).await;
-    assert_eq!(read(&topic, 3), ["0", "1", "2"]);
+    assert_eq!(topic.texts_once_there_are(3), ["0", "1", "2"]);
 }
 
 /// [KSK-26] [KSK-09] at the commit: it fails in time and says that it may be tried again; tried again when the broker is back,
@@ -100,7 +87,7 @@ async fn standstill_at_the_commit_fails_it_in_time_and_a_retry_commits() {
     assert!(said.contains("did not answer") && said.contains(&handle.transactional_id), "{said}");
     broker.resume().expect("resume");
     driven.commit_visibly(&handle).await;
-    assert_eq!(read(&topic, 1), ["0"]);
+    assert_eq!(topic.texts_once_there_are(1), ["0"]);
     let seen = driven.metrics.snapshot(levada_core::Timestamp(0));
     assert!(seen.retries > 0 && seen.lost == 0 && seen.committed == 1, "{seen:?}");
 }
@@ -124,5 +111,5 @@ async fn commit_follows_a_coordinator_that_moved() {
         tokio::time::timeout(PATIENCE, driven.prepare(2, &["1"])).await.expect("bounded").expect("prepare");
     driven.sink.commit(&next).await.expect("commit");
     driven.sink.close().await;
-    assert_eq!(read(&topic, 2), ["0", "1"]);
+    assert_eq!(topic.texts_once_there_are(2), ["0", "1"]);
 }

@@ -14,6 +14,7 @@ async fn opened(topic: &Topic) -> AtLeastOnceSink<(), AsRead> {
     sink
 }
 
+/// [KSK-01] at least once: flush and error check before the barrier passes; of the three guarantees, the one by position comes later.
 /// [KSK-03] sent = acked + failed; the barrier fails although all reports are in, and the error names topic, partition and
 /// the record at fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

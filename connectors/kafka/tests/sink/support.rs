@@ -105,6 +105,19 @@ impl Topic {
         (0..partitions).flat_map(|partition| self.read_partition(partition)).collect()
     }
 
+    /// Waits until readers of committed data see so many records, and returns what they see. A leader that has just come back
+    /// tells of what is committed a moment later.
+    pub(crate) fn texts_once_there_are(&self, count: usize) -> Vec<String> {
+        let started = Instant::now();
+        loop {
+            let read = self.read();
+            if read.len() >= count {
+                return read.iter().map(|read| read.text().to_owned()).collect();
+            }
+            assert!(started.elapsed() < PATIENCE, "{count} records in time, and not {read:?}");
+        }
+    }
+
     fn consumer(&self) -> BaseConsumer {
         ClientConfig::new()
             .set("bootstrap.servers", &self.bootstrap)
