@@ -1,0 +1,76 @@
+//! Records a second by synchronous, asynchronous and batched calls to a system that takes 1, 5 and 20 ms to answer.
+//!
+//! ```text
+//! cargo run --release -p levada-examples --bin async_throughput               0.15 s for each number
+//! cargo run --release -p levada-examples --bin async_throughput -- 2          2 s
+//! ```
+//!
+//! One call at a time gives 1000 ÷ latency records a second at most, whatever the machine does. A hundred at once give a hundred
+//! times that, until a core has enough to do. A call about up to 500 records at once, sixteen in flight, makes a core the limit at once.
+//! The system is a timer, so only what stands in front of it is measured: compare the numbers of one run, not those of two.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use levada_core::async_io::{AsyncSettings, Batching, CallError, Called};
+use levada_engine::async_io::{over, over_many};
+use tokio::time::{Instant, sleep_until};
+
+const LATENCIES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(5), Duration::from_millis(20)];
+const IN_FLIGHT: usize = 100;
+const BATCHES_IN_FLIGHT: usize = 16;
+const BATCH: usize = 500;
+
+async fn call(number: u64, latency: Duration) -> Called<u64> {
+    sleep_until(Instant::now() + latency).await;
+    Ok(vec![number])
+}
+
+async fn call_many(numbers: Vec<Arc<u64>>, latency: Duration) -> Result<Vec<Called<u64>>, CallError> {
+    sleep_until(Instant::now() + latency).await;
+    Ok(numbers.iter().map(|number| Ok(vec![**number])).collect())
+}
+
+fn numbers() -> impl Stream<Item = u64> + Send + 'static {
+    futures_util::stream::iter(0..)
+}
+
+/// Takes outputs for so long, and returns how many there were a second.
+async fn rate<T>(
+    outputs: impl Stream<Item = Result<T, CallError>>,
+    time: Duration,
+) -> Result<f64, CallError> {
+    let begun = Instant::now();
+    let mut outputs = std::pin::pin!(outputs.take_until(sleep_until(begun + time)));
+    let mut count = 0_u32;
+    while let Some(output) = outputs.next().await {
+        output?;
+        count += 1;
+    }
+    Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let seconds = std::env::args().nth(1).map_or(Ok(0.15), |seconds| seconds.parse())?;
+    let time = Duration::try_from_secs_f64(seconds)?;
+    println!("records/s          synchronous  asynchronous       batched");
+    for latency in LATENCIES {
+        // The stream waits for each answer before it makes the next call.
+        let synchronous = rate(numbers().then(|number| call(number, latency)), time).await?;
+        let one = move |number: Arc<u64>| call(*number, latency);
+        let asynchronous = over(numbers(), one, AsyncSettings::new().capacity(IN_FLIGHT))?;
+        let asynchronous = rate(asynchronous, time).await?;
+        let many = move |numbers| call_many(numbers, latency);
+        let settings = AsyncSettings::new().capacity(BATCHES_IN_FLIGHT);
+        let batched = rate(over_many(numbers(), many, settings, Batching::new(BATCH))?, time).await?;
+        println!(
+            "latency {:>2} ms {synchronous:>16.0} {asynchronous:>13.0} {batched:>13.0}",
+            latency.as_millis()
+        );
+    }
+    Ok(())
+}
