@@ -4,12 +4,12 @@
 //! cargo run -p levada-examples --bin async_postgres_lookup -- postgres://USER:PASSWORD@HOST/DATABASE
 //! ```
 //!
-//! Flights have a carrier's code, and get the carrier's name from a table. `PostgresLookup` asks once for equal keys that wait, for many
-//! different ones by one `= ANY`, and over few connections; the step hands it up to 100 flights at a time. A flight whose carrier is not in the
-//! table goes on without a name: a left join. A lookup that fails is no miss, and fails the job unless a retry helps.
+//! Flights have a carrier's code, and get the carrier's name from a table. The step hands `PostgresLookup` up to 100 flights at a time.
+//! That asks once for keys that are equal, and for all that are not by one `= ANY`. A flight whose carrier is not in the table goes
+//! on without a name: a left join. A lookup that fails is no miss: it is tried again, and fails the job in the end.
 //!
-//! The files show each flight exactly once, also after a crash: inputs whose call was under way are in the checkpoint, and are
-//! looked up again. `levada-postgres` has `Enrichment` for joining whole rows; here the join is a line.
+//! In checkpoints are the flights that were not written, looked up or not; after a crash they are looked up again, and the files
+//! show each once. `levada-postgres` has `Enrichment` for joining whole rows; here the join is a line.
 
 use std::error::Error;
 use std::fs;

@@ -5,11 +5,13 @@
 //! ```
 //!
 //! The program writes a few airlines first, each a hash `levada_example:airline:CODE`. A code goes to the server as an argument of
-//! its own, never as part of a command's text. Calls in flight are bounded by the step's capacity, and each by its timeout. An
-//! airline that is not there is a type of answer; a server that is away is an error, is tried again, and never looks like a miss.
+//! its own, never as part of a command's text. Calls in flight are bounded by the step's capacity, and each by its timeout. That an
+//! airline is not there is an answer with a type. A server that is away is an error, is tried again, and never looks like a miss:
+//! the program has the server close its connection once, under the calls that are on their way.
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use levada_core::ErrorClass;
@@ -32,8 +34,11 @@ enum Airline {
 }
 
 /// One connection for all calls: the manager sends them without waiting for answers, and connects again when it is lost.
-#[derive(Clone)]
-struct Airlines(ConnectionManager);
+struct Airlines {
+    connection: ConnectionManager,
+    /// Whether the connection was lost on purpose already.
+    lost: Arc<AtomicBool>,
+}
 
 fn key(code: &str) -> String {
     format!("levada_example:airline:{code}")
@@ -44,12 +49,15 @@ impl AsyncFunction<String> for Airlines {
 
     /// Each subtask asks before its first call whether there is anybody.
     async fn open(&self) -> Result<(), CallError> {
-        self.0.clone().ping::<()>().await.map_err(failed)
+        self.connection.clone().ping::<()>().await.map_err(failed)
     }
 
     fn call(&self, code: Arc<String>) -> impl Future<Output = Called<Self::Output>> + Send + 'static {
-        let mut connection = self.0.clone();
+        let (mut connection, lost) = (self.connection.clone(), Arc::clone(&self.lost));
         async move {
+            if *code == "TP" && !lost.swap(true, Ordering::Relaxed) {
+                lose(&mut connection).await.map_err(failed)?;
+            }
             let fields: (Option<String>, Option<String>) =
                 connection.hmget(key(&code), &["name", "country"]).await.map_err(failed)?;
             let airline = match fields {
@@ -60,6 +68,12 @@ impl AsyncFunction<String> for Airlines {
             Ok(vec![((*code).clone(), airline)])
         }
     }
+}
+
+/// Has the server close the connection that this comes by.
+async fn lose(connection: &mut ConnectionManager) -> Result<(), RedisError> {
+    let id: u64 = redis::cmd("CLIENT").arg("ID").query_async(connection).await?;
+    redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).arg("SKIPME").arg("no").exec_async(connection).await
 }
 
 /// Says whose fault it is: what the server holds under this key, or nothing of this record's.
@@ -82,13 +96,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let settings = AsyncSettings::new()
         .ordered()
-        .capacity(100)
+        // So few that numbers wait while the connection is lost: once the input has ended, a call that fails is not made again.
+        .capacity(4)
         .timeout(Duration::from_secs(2))
         .retry(RetryStrategy::Fixed { delay: Duration::from_millis(50), retries: 20 });
     let job = Job::new("airlines")
         .source_function("numbers", |_| Numbers::up_to(2 * CODES.len() as u64))
         .map("code", |input| Ok(CODES[*input.item() as usize % CODES.len()].to_owned()))
-        .async_map("airline", Airlines(connection), settings)
+        .async_map("airline", Airlines { connection, lost: Arc::default() }, settings)
         .for_each("print", |record, _| {
             match &record.item {
                 (code, Airline::Known { name, country }) => println!("{code:?}: {name}, {country}"),
@@ -96,6 +111,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(())
         });
-    job.run(Store::open("memory:").await?).await?;
+    let mut job = job.start(Store::open("memory:").await?)?;
+    job.wait().await?;
+    let retries: u64 = job.calls().snapshot().iter().map(|step| step.metrics.retries).sum();
+    println!("some calls were made again: {}", retries > 0);
     Ok(())
 }

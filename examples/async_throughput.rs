@@ -5,9 +5,9 @@
 //! cargo run --release -p levada-examples --bin async_throughput -- 2          2 s
 //! ```
 //!
-//! One call at a time gives 1000 ÷ latency records a second at most, whatever the machine does. A hundred at once give a hundred
-//! times that, until a core has enough to do. A call about up to 500 records at once, sixteen in flight, makes a core the limit at once.
-//! The system is a timer, so only what stands in front of it is measured: compare the numbers of one run, not those of two.
+//! One call at a time gives 1000 ÷ latency records a second at most, whatever the machine does. A hundred at once give up to a
+//! hundred times that. With up to 500 records a call and sixteen calls in flight it is the machine that sets the limit. The other
+//! system is a timer, which counts whole milliseconds and rounds up: its 1 ms are nearly 2. Compare numbers of one run only.
 
 use std::error::Error;
 use std::sync::Arc;
