@@ -89,16 +89,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .capacity(4)
         .timeout(Duration::from_secs(5))
         .retry(RetryStrategy::Fixed { delay: Duration::from_millis(100), retries: 10 });
+    // A hundred a query, or as many as come while the first one waits for others.
+    let batching = Batching { delay: Duration::from_millis(20), ..Batching::new(100) };
     let asks = lookup.clone();
     let job = Job::new("flights")
         .source_function("numbers", |_| Numbers::up_to(FLIGHTS).watermark_every(100))
         .map("flight", |input| Ok(flight(*input.item())))
-        .async_map_many(
-            "carrier",
-            move |flights| look_up(asks.clone(), flights),
-            settings,
-            Batching::new(100),
-        )
+        .async_map_many("carrier", move |flights| look_up(asks.clone(), flights), settings, batching)
         .two_phase_sink("files", TwoPhaseOptions::default(), move |_| FileSink::new(files.clone()));
     job.run(Store::open("memory:").await?).await?;
 

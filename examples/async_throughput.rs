@@ -1,8 +1,8 @@
 //! Records a second by synchronous, asynchronous and batched calls to a system that takes 1, 5 and 20 ms to answer.
 //!
 //! ```text
-//! cargo run --release -p levada-examples --bin async_throughput               0.15 s for each number
-//! cargo run --release -p levada-examples --bin async_throughput -- 2          2 s
+//! cargo run --release -p levada-examples --bin async_throughput               about 2 s
+//! cargo run --release -p levada-examples --bin async_throughput -- 10         ten times as many records
 //! ```
 //!
 //! One call at a time gives 1000 ÷ latency records a second at most, whatever the machine does. A hundred at once give up to a
@@ -34,17 +34,14 @@ async fn call_many(numbers: Vec<Arc<u64>>, latency: Duration) -> Result<Vec<Call
     Ok(numbers.iter().map(|number| Ok(vec![**number])).collect())
 }
 
-fn numbers() -> impl Stream<Item = u64> + Send + 'static {
-    futures_util::stream::iter(0..)
+fn numbers(count: u64) -> impl Stream<Item = u64> + Send + 'static {
+    futures_util::stream::iter(0..count)
 }
 
-/// Takes outputs for so long, and returns how many there were a second.
-async fn rate<T>(
-    outputs: impl Stream<Item = Result<T, CallError>>,
-    time: Duration,
-) -> Result<f64, CallError> {
+/// Takes all outputs, and returns how many there were a second.
+async fn rate<T>(outputs: impl Stream<Item = Result<T, CallError>>) -> Result<f64, CallError> {
     let begun = Instant::now();
-    let mut outputs = std::pin::pin!(outputs.take_until(sleep_until(begun + time)));
+    let mut outputs = std::pin::pin!(outputs);
     let mut count = 0_u32;
     while let Some(output) = outputs.next().await {
         output?;
@@ -55,22 +52,21 @@ async fn rate<T>(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(0.15), |seconds| seconds.parse())?;
-    let time = Duration::try_from_secs_f64(seconds)?;
+    let times: u64 = std::env::args().nth(1).map_or(Ok(1), |times| times.parse())?;
     println!("records/s          synchronous  asynchronous       batched");
     for latency in LATENCIES {
+        let millis = latency.as_millis();
+        let count = times * 200 / u64::try_from(millis)?;
         // The stream waits for each answer before it makes the next call.
-        let synchronous = rate(numbers().then(|number| call(number, latency)), time).await?;
+        let synchronous = rate(numbers(count).then(|number| call(number, latency))).await?;
         let one = move |number: Arc<u64>| call(*number, latency);
-        let asynchronous = over(numbers(), one, AsyncSettings::new().capacity(IN_FLIGHT))?;
-        let asynchronous = rate(asynchronous, time).await?;
+        let asynchronous = over(numbers(50 * count), one, AsyncSettings::new().capacity(IN_FLIGHT))?;
+        let asynchronous = rate(asynchronous).await?;
         let many = move |numbers| call_many(numbers, latency);
         let settings = AsyncSettings::new().capacity(BATCHES_IN_FLIGHT);
-        let batched = rate(over_many(numbers(), many, settings, Batching::new(BATCH))?, time).await?;
-        println!(
-            "latency {:>2} ms {synchronous:>16.0} {asynchronous:>13.0} {batched:>13.0}",
-            latency.as_millis()
-        );
+        let batched = over_many(numbers(times * 24_000), many, settings, Batching::new(BATCH))?;
+        let batched = rate(batched).await?;
+        println!("latency {millis:>2} ms {synchronous:>16.0} {asynchronous:>13.0} {batched:>13.0}");
     }
     Ok(())
 }
