@@ -22,7 +22,7 @@ use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep_until};
 
 const NUMBERS: u64 = 12;
-/// With a watermark behind each so manieth number there is none before the end.
+/// With more numbers than there are between two watermarks, there is none before the end.
 const NO_WATERMARK: u64 = NUMBERS + 1;
 
 /// A client of no system. It notes in which order it has answered.
