@@ -8,17 +8,24 @@ use levada_core::{
 /// Counts from 0, and goes on behind the last checkpoint. For one subtask; `resettable_counting_source.rs` is the
 /// recipe for several.
 ///
-/// Number n is of second n, and a watermark follows each.
+/// Number n is of second n, and a watermark follows each, unless fewer are asked for.
 #[derive(Debug)]
 pub struct Numbers {
     next: u64,
     end: u64,
+    watermark_every: u64,
 }
 
 impl Numbers {
     /// Counts up to `end` and does not emit it.
     pub fn up_to(end: u64) -> Self {
-        Self { next: 0, end }
+        Self { next: 0, end, watermark_every: 1 }
+    }
+
+    /// Has a watermark follow each `every`th number only; at least each 1st.
+    #[must_use]
+    pub fn watermark_every(self, every: u64) -> Self {
+        Self { watermark_every: every.max(1), ..self }
     }
 }
 
@@ -42,8 +49,10 @@ impl SourceFunction for Numbers {
         let second =
             Timestamp(i64::try_from(self.next).map_or(i64::MAX, |second| second.saturating_mul(1000)));
         out.record_at(self.next, second);
-        out.watermark(second);
         self.next += 1;
+        if self.next.is_multiple_of(self.watermark_every) {
+            out.watermark(second);
+        }
         Ok(Next::More)
     }
 
