@@ -61,9 +61,11 @@ pub(crate) async fn check(arguments: &Arguments, events: u64) -> Result<(), Fail
     Ok(())
 }
 
-/// Returns how long each view took from its stamp to the commit of its row, in milliseconds by the server's clock.
-pub(crate) async fn latencies(arguments: &Arguments) -> Result<Vec<f64>, Failure> {
+/// Returns how long each view took from its stamp to the commit of its row, in milliseconds; views before event `first` are
+/// left out. The server takes the time when it begins to write the commit: the wait for the disk is not in it.
+pub(crate) async fn latencies(arguments: &Arguments, first: u64) -> Result<Vec<f64>, Failure> {
     let client = connect(arguments).await?;
-    let taken = "SELECT round(extract(epoch FROM pg_xact_commit_timestamp(xmin) - produced) * 1000)::float8 FROM views";
-    Ok(client.query(taken, &[]).await?.iter().map(|row| row.get(0)).collect())
+    let taken = "SELECT round(extract(epoch FROM pg_xact_commit_timestamp(xmin) - produced) * 1000)::float8
+         FROM views WHERE event >= $1";
+    Ok(client.query(taken, &[&(first as i64)]).await?.iter().map(|row| row.get(0)).collect())
 }
