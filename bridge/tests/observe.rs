@@ -136,8 +136,8 @@ fn metrics_say_how_lookups_stand() {
         "levada_lookup_kept_keys{pipeline=\"p\",lookup=\"plane\"} 40",
         "levada_lookup_call_seconds_sum{pipeline=\"p\",lookup=\"plane\"} 60.003",
         "levada_lookup_call_seconds_count{pipeline=\"p\",lookup=\"plane\"} 2",
-        "levada_lookup_call_seconds_bucket{le=\"0.005\",pipeline=\"p\",lookup=\"plane\"} 1",
-        "levada_lookup_call_seconds_bucket{le=\"+Inf\",pipeline=\"p\",lookup=\"plane\"} 2",
+        "levada_lookup_call_seconds_bucket{pipeline=\"p\",le=\"0.005\",lookup=\"plane\"} 1",
+        "levada_lookup_call_seconds_bucket{pipeline=\"p\",le=\"+Inf\",lookup=\"plane\"} 2",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

@@ -63,10 +63,11 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let postgres = Postgres::builder().setting("shared_buffers", "256MB").start()?;
     postgres.psql(&format!(
         "create table t (k int primary key, name text, country text);
-         insert into t select n, 'name of ' || n, 'country ' || n % 200 from generate_series(0, {}) as n;
-         vacuum analyze t",
+         insert into t select n, 'name of ' || n, 'country ' || n % 200 from generate_series(0, {}) as n",
         arguments.records
     ))?;
+    // Not in the same transaction.
+    postgres.psql("vacuum analyze t")?;
     let cut = Cut::to(postgres.url())?;
     cut.delay(Duration::from_micros(arguments.one_way));
     let (records, url) = (arguments.records.to_string(), cut.url(postgres.url()));

@@ -136,10 +136,11 @@ async fn carry_out(
 ) -> Result<(), Failure> {
     if let Some(named) = &found.named {
         let resolver = resolver(&arguments.place, client)?;
-        return Ok(match ending {
+        match ending {
             Ending::Commit => resolver.commit(&named.handle).await?,
             Ending::Abort => resolver.abort(&named.handle).await?,
-        });
+        }
+        return Ok(());
     }
     // `check` lets no other one pass.
     let Some(told) = &found.told else { return Ok(()) };

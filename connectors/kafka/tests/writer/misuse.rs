@@ -76,9 +76,9 @@ async fn handles_of_others_and_of_no_earlier_attempt_are_refused() {
     let mut writer = topic.started().await;
     let handle = topic.prepared(&mut writer, "v").await;
     let of = |name| TransactionalWriter::new(topic.config(), &topic.name, name, 2).expect("it works");
-    let foreign = misuse(of("invoices").resolve(&[handle.clone()]).await);
+    let foreign = misuse(of("invoices").resolve(std::slice::from_ref(&handle)).await);
     assert!(matches!(foreign, Misuse::Foreign { .. }), "{foreign:?}");
-    let own = misuse(topic.writer(1).resolve(&[handle.clone()]).await);
+    let own = misuse(topic.writer(1).resolve(std::slice::from_ref(&handle)).await);
     assert!(matches!(own, Misuse::NotEarlier { theirs: 1, ours: 1, .. }), "{own:?}");
     // Also without its handle: an attempt that brokers have seen would initialise its ids, and abort what waits.
     for attempt in [0, 1] {

@@ -47,20 +47,19 @@ impl Cache {
 
     /// Returns what is known of a key, and counts it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Rows> {
-        let entry = self.entries.get(key).filter(|entry| self.counts(entry));
+        let now = self.clock.now();
+        let entry = self.entries.get(key).filter(|entry| self.counts(entry, now));
         let Some(entry) = entry else {
             self.counters.misses.fetch_add(1, Relaxed);
             return None;
         };
-        let now = self.clock.now();
         entry.given.store(now.0, Relaxed);
         self.counters.hit(now.since(entry.written), entry.rows.is_empty());
         Some(Arc::clone(&entry.rows))
     }
 
     /// Tells whether an entry's time is not over. What is over is thrown out by the next answer, or for want of room.
-    fn counts(&self, entry: &Entry) -> bool {
-        let now = self.clock.now();
+    fn counts(&self, entry: &Entry, now: Timestamp) -> bool {
         let written = now.since(entry.written);
         let given = now.since(Timestamp(entry.given.load(Relaxed)));
         self.config.after_write.is_none_or(|limit| written < limit)

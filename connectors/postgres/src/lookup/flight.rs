@@ -222,7 +222,9 @@ impl Task {
     }
 
     async fn run(mut self) {
-        let mut ranges = vec![0..self.keys.len()];
+        // Worked off from the end.
+        let mut ranges = Vec::new();
+        ranges.push(0..self.keys.len());
         while let Some(range) = ranges.pop() {
             match self.ask(range.clone()).await {
                 Ok(()) => {}

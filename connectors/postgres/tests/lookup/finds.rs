@@ -188,9 +188,9 @@ async fn many_keys_share_one_query() {
     keys.push([int(5), text("b5")]);
     keys.push([int(i64::MAX), text("b5")]);
     let found = lookup.get_many(&keys).await;
-    for n in 0..450 {
+    for (n, found) in found.iter().take(450).enumerate() {
         let expected = if n < 400 { vec![((n + 1) * 10).to_string()] } else { vec![] };
-        assert_eq!(shown(&found[n]), expected, "{n}");
+        assert_eq!(shown(found), expected, "{n}");
     }
     assert_eq!(
         (shown(&found[450]), shown(&found[451]), shown(&found[452])),
