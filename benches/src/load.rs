@@ -34,33 +34,67 @@ pub fn row(number: u64) -> String {
 /// # Errors
 /// Whatever the cluster refuses.
 pub async fn fill(brokers: &str, topic: &str, partitions: i32, rows: u64) -> Result<(), Box<dyn Error>> {
+    create(brokers, topic, partitions).await?;
+    let producer = producer(brokers, "50")?;
+    for number in 0..rows {
+        let partition = (number % partitions as u64) as i32;
+        send(&producer, topic, partition, &number.to_string(), &row(number))?;
+    }
+    producer.flush(WITHIN)?;
+    Ok(())
+}
+
+/// How long a client may take.
+pub const WITHIN: Duration = Duration::from_secs(120);
+
+/// Creates a topic.
+///
+/// # Errors
+/// Whatever the cluster refuses.
+pub async fn create(brokers: &str, topic: &str, partitions: i32) -> Result<(), Box<dyn Error>> {
     let admin: AdminClient<DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", brokers).create()?;
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     for outcome in admin.create_topics([&new], &AdminOptions::new()).await? {
         outcome.map_err(|(topic, code)| format!("cannot create topic {topic}: {code}"))?;
     }
-    let producer: BaseProducer<DefaultProducerContext> = ClientConfig::new()
+    Ok(())
+}
+
+/// The client that produces the load.
+pub type LoadProducer = BaseProducer<DefaultProducerContext>;
+
+/// Returns a producer that waits so many milliseconds for a batch to become large.
+///
+/// # Errors
+/// Properties that the client refuses.
+pub fn producer(brokers: &str, linger_ms: &str) -> Result<LoadProducer, KafkaError> {
+    ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("enable.idempotence", "true")
-        .set("linger.ms", "50")
+        .set("linger.ms", linger_ms)
         .set("batch.size", "1000000")
-        .create()?;
-    for number in 0..rows {
-        let (key, value) = (number.to_string(), row(number));
-        let partition = (number % partitions as u64) as i32;
-        let mut record = BaseRecord::to(topic).partition(partition).key(&key).payload(&value);
-        while let Err((error, unsent)) = producer.send(record) {
-            if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
-                return Err(error.into());
-            }
-            producer.poll(Duration::from_millis(50));
-            record = unsent;
+        .create()
+}
+
+/// Hands a record to the producer, and waits for room where it has none.
+///
+/// # Errors
+/// What the producer refuses for another reason.
+pub fn send(
+    producer: &LoadProducer,
+    topic: &str,
+    partition: i32,
+    key: &str,
+    value: &str,
+) -> Result<(), KafkaError> {
+    let mut record = BaseRecord::to(topic).partition(partition).key(key).payload(value);
+    while let Err((error, unsent)) = producer.send(record) {
+        if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
+            return Err(error);
         }
-        if number.is_multiple_of(1000) {
-            producer.poll(Duration::ZERO);
-        }
+        producer.poll(Duration::from_millis(50));
+        record = unsent;
     }
-    producer.flush(Duration::from_secs(120))?;
     Ok(())
 }

@@ -30,6 +30,9 @@ pub struct Run {
     /// How long each checkpoint took to become durable, in milliseconds; none where there is none.
     #[serde(default)]
     pub durable_ms: Vec<f64>,
+    /// How long each record took on its way, in milliseconds; none where nobody looks.
+    #[serde(default)]
+    pub latency_ms: Vec<f64>,
 }
 
 impl Run {
@@ -73,6 +76,7 @@ impl Stopwatch {
             part_ns: 0.0,
             commit_ms: Vec::new(),
             durable_ms: Vec::new(),
+            latency_ms: Vec::new(),
         }
     }
 }
@@ -165,11 +169,30 @@ pub fn median(runs: &[Run], figure: impl Fn(&Run) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
+/// Returns quantiles of a figure over all runs of a variant as JSON; `None` where there is none.
+pub fn quantiles(runs: &[Run], figures: impl Fn(&Run) -> &Vec<f64>) -> Option<serde_json::Value> {
+    let mut all: Vec<f64> = runs.iter().flat_map(figures).copied().collect();
+    all.sort_by(f64::total_cmp);
+    let last = all.len().checked_sub(1)?;
+    let at = |q: f64| rounded(all[((all.len() as f64 * q).ceil() as usize).saturating_sub(1).min(last)]);
+    Some(serde_json::json!({"count": all.len(), "p50": at(0.5), "p99": at(0.99)}))
+}
+
+/// Keeps three digits behind the point.
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// Returns what the environment sets, for a short form.
+pub fn set<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
 /// Returns the medians of a variant as JSON.
 pub fn summary(runs: &[Run]) -> serde_json::Value {
     serde_json::json!({
         "records_per_s": median(runs, Run::rate).round(),
-        "cpu_s_per_million": (median(runs, Run::cpu_per_million) * 1000.0).round() / 1000.0,
+        "cpu_s_per_million": rounded(median(runs, Run::cpu_per_million)),
         "peak_mib": runs.iter().map(|run| run.peak_mib).fold(0.0, f64::max).round(),
     })
 }

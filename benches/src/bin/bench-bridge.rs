@@ -1,7 +1,8 @@
 //! The whole bridge against its own writing half fed from memory: what reading and decoding cost on top of writing.
 //!
 //! One partition of 1 M JSON rows of about 200 bytes and 7 columns, one connection, upserts into an empty table. Beside
-//! it, the same rows from 4 partitions by 4 subtasks: with the processor time of client, broker and Postgres, and with the
+//! it, the same topic with a lookup on the way that adds a column, once with another key in each row and nothing kept, once
+//! with 1,000 keys and a cache; and the same rows from 4 partitions by 4 subtasks: with the processor time of client, broker and Postgres, and with the
 //! table locked for a while, to see what memory a stalled sink makes the process hold.
 
 use std::error::Error;
@@ -22,17 +23,17 @@ use levada_core::{
 use levada_formats::json::{JsonDecoder, JsonLimits};
 use levada_postgres::sink::PostgresSink;
 use levada_testcontainers::{Kafka, Postgres};
-use measure::{Run, Stopwatch};
+use measure::{Run, Stopwatch, rounded, set};
 use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Rows in each topic.
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Rows in each topic; LEVADA_BENCH_SECONDS times 100,000, or 1,000,000.
+    #[arg(long, default_value_t = 100_000 * set("LEVADA_BENCH_SECONDS", 10))]
     rows: u64,
-    /// Runs of each variant.
-    #[arg(long, default_value_t = 5)]
+    /// Runs of each variant; LEVADA_BENCH_ROUNDS, or 5.
+    #[arg(long, default_value_t = set("LEVADA_BENCH_ROUNDS", 5))]
     rounds: usize,
     /// Runs one variant only: for the program's own use.
     #[arg(long, hide = true)]
@@ -52,10 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.variant.as_deref() {
         Some("memory") => println!("{}", serde_json::to_string(&runtime.block_on(memory(&arguments))?)?),
         Some("stalled") => println!("{}", serde_json::to_string(&runtime.block_on(stalled(&arguments))?)?),
-        Some(topic) => {
-            let partitions = if topic == "four" { 4 } else { 1 };
-            let run = runtime.block_on(bridge(&arguments, topic, partitions))?;
-            println!("{}", serde_json::to_string(&run)?);
+        Some(variant) => {
+            println!("{}", serde_json::to_string(&runtime.block_on(bridge(&arguments, variant))?)?);
         }
         None => compare(&arguments, &runtime)?,
     }
@@ -76,30 +75,39 @@ fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(
     let rows = arguments.rows.to_string();
     let passed_on =
         ["--rows", &rows, "--brokers", kafka.bootstrap(), "--postgres", postgres.url()].map(str::to_owned);
-    let runs = measure::alternate(&["one", "memory"], arguments.rounds, &passed_on)?;
+    make_dimensions(&postgres, arguments.rows)?;
+    let variants = ["one", "memory", "enriched", "enriched_cached"];
+    let runs = measure::alternate(&variants, arguments.rounds, &passed_on)?;
     let servers = || (measure::cpu_of_tree(kafka.broker(1).pid()), measure::cpu_of_tree(postgres.pid()));
     let before = servers();
     let four = measure::alternate(&["four"], arguments.rounds, &passed_on)?;
     let after = servers();
     let stalled = measure::alternate(&["stalled"], 1, &passed_on)?;
 
-    let ratio = measure::median(&runs["one"], Run::rate) / measure::median(&runs["memory"], Run::rate);
+    let rate = |variant: &str| measure::median(&runs[variant], Run::rate);
+    let enriched = |variant: &str| {
+        let mut summary = measure::summary(&runs[variant]);
+        summary["of_bridge"] = rounded(rate(variant) / rate("one")).into();
+        summary
+    };
     let per_million = |seconds: f64| {
         let millions = (arguments.rows as usize * arguments.rounds) as f64 / 1e6;
-        (seconds / millions * 1000.0).round() / 1000.0
+        rounded(seconds / millions)
     };
     println!(
         "{}",
         serde_json::json!({
             "name": "bridge",
-            "ratio": (ratio * 1000.0).round() / 1000.0,
+            "ratio": rounded(rate("one") / rate("memory")),
             "bridge": measure::summary(&runs["one"]),
             "memory": measure::summary(&runs["memory"]),
+            "enriched": enriched("enriched"),
+            "enriched_cached": enriched("enriched_cached"),
             "four_partitions": {
                 "bridge": measure::summary(&four["four"]),
                 "peak_mib_with_the_table_locked": stalled["stalled"][0].peak_mib.round(),
                 "cpu_s_per_million": {
-                    "client": (measure::median(&four["four"], Run::cpu_per_million) * 1000.0).round() / 1000.0,
+                    "client": rounded(measure::median(&four["four"], Run::cpu_per_million)),
                     "broker": per_million(after.0 - before.0),
                     "postgres": per_million(after.1 - before.1),
                 },
@@ -109,32 +117,73 @@ fn compare(arguments: &Arguments, runtime: &tokio::runtime::Runtime) -> Result<(
     Ok(())
 }
 
-fn pipeline(arguments: &Arguments, topic: &str, parallelism: u32) -> Result<Pipeline, Box<dyn Error>> {
+/// The tables that rows are enriched from: one with a row for each row of the topic, and a small one.
+fn make_dimensions(postgres: &Postgres, rows: u64) -> Result<(), Box<dyn Error>> {
+    postgres.psql(&format!(
+        "create table customers (customer text primary key, region text not null);
+         insert into customers select 'customer-' || lpad((n * 7919 % 100000000)::text, 8, '0'), 'region ' || n % 200
+             from generate_series(0::bigint, {rows} - 1) as n;
+         create table regions (quantity int primary key, region text not null);
+         insert into regions select n, 'region ' || n % 200 from generate_series(0, 999) as n"
+    ))?;
+    // Not in the same transaction.
+    postgres.psql("vacuum analyze customers")?;
+    postgres.psql("vacuum analyze regions")?;
+    Ok(())
+}
+
+/// The step of a variant, in the pipeline file's words.
+fn enrich(variant: &str) -> &'static str {
+    match variant {
+        "enriched" => {
+            "enrich:\n  - name: region\n    postgres: {table: customers, key: [customer]}\n    fields: [region]\n    \
+             miss: fail\n"
+        }
+        "enriched_cached" => {
+            "enrich:\n  - name: region\n    postgres: {table: regions, key: [quantity], cache: {rows: 10000}}\n    \
+             fields: [region]\n    miss: fail\n"
+        }
+        _ => "",
+    }
+}
+
+fn pipeline(arguments: &Arguments, variant: &str) -> Result<Pipeline, Box<dyn Error>> {
+    let (topic, parallelism) = if variant == "four" { ("four", 4) } else { ("one", 1) };
     let text = format!(
-        "name: bench-{topic}\n\
+        "name: bench-{variant}\n\
          parallelism: {parallelism}\n\
-         source:\n  kafka: {{brokers: \"{}\", topics: {topic}, format: json}}\n\
+         source:\n  kafka: {{brokers: \"{}\", topics: {topic}, format: json}}\n{}\
          sink:\n  postgres:\n    url: \"{}\"\n    table: orders\n    key: {{from: value, columns: id}}\n",
-        arguments.brokers, arguments.postgres
+        arguments.brokers,
+        enrich(variant),
+        arguments.postgres
     );
     Ok(config::parse("bench.yaml".as_ref(), &text)?)
 }
 
-/// Empties the table and forgets the positions of earlier runs.
-async fn reset(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let (client, connection) = tokio_postgres::connect(&arguments.postgres, NoTls).await?;
-    let connection = tokio::spawn(connection);
+/// Makes the table anew and forgets the positions of earlier runs.
+async fn reset(arguments: &Arguments, variant: &str) -> Result<(), Box<dyn Error>> {
+    let client = connect(arguments).await?;
+    client.batch_execute("DROP TABLE IF EXISTS orders; DROP SCHEMA IF EXISTS levada CASCADE").await?;
     client.batch_execute(load::TABLE).await?;
-    client.batch_execute("TRUNCATE orders; DROP SCHEMA IF EXISTS levada CASCADE").await?;
+    if !enrich(variant).is_empty() {
+        client.batch_execute("ALTER TABLE orders ADD region text NOT NULL").await?;
+    }
     client.batch_execute("CHECKPOINT").await?;
-    drop(client);
-    connection.await??;
     Ok(())
 }
 
-async fn bridge(arguments: &Arguments, topic: &str, parallelism: u32) -> Result<Run, Box<dyn Error>> {
-    reset(arguments).await?;
-    let mut job = assemble(&pipeline(arguments, topic, parallelism)?, Some(Until::Now))?.job;
+/// Returns a client; its connection ends with it.
+async fn connect(arguments: &Arguments) -> Result<tokio_postgres::Client, Box<dyn Error>> {
+    let (client, connection) = tokio_postgres::connect(&arguments.postgres, NoTls).await?;
+    // What the connection has to say, its client says, too.
+    drop(tokio::spawn(connection));
+    Ok(client)
+}
+
+async fn bridge(arguments: &Arguments, variant: &str) -> Result<Run, Box<dyn Error>> {
+    reset(arguments, variant).await?;
+    let mut job = assemble(&pipeline(arguments, variant)?, Some(Until::Now))?.job;
     job.progress().wait_for(|progress| !progress.started_at.is_empty()).await?;
     let watch = Stopwatch::default();
     let report = job.wait().await?;
@@ -147,24 +196,22 @@ async fn bridge(arguments: &Arguments, topic: &str, parallelism: u32) -> Result<
 const LOCKED: Duration = Duration::from_secs(8);
 
 async fn stalled(arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
-    reset(arguments).await?;
-    let (client, connection) = tokio_postgres::connect(&arguments.postgres, NoTls).await?;
-    let connection = tokio::spawn(connection);
+    reset(arguments, "four").await?;
+    let client = connect(arguments).await?;
     client.batch_execute("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").await?;
-    let mut job = assemble(&pipeline(arguments, "four", 4)?, Some(Until::Now))?.job;
+    let mut job = assemble(&pipeline(arguments, "four")?, Some(Until::Now))?.job;
     let watch = Stopwatch::default();
     // Nothing ever comes of the pending future: the time is the point.
     timeout(LOCKED, pending::<()>()).await.unwrap_or_default();
     client.batch_execute("COMMIT").await?;
     drop(client);
-    connection.await??;
     let report = job.wait().await?;
     Ok(watch.stop(report.balance.committed.written))
 }
 
 async fn memory(arguments: &Arguments) -> Result<Run, Box<dyn Error>> {
-    reset(arguments).await?;
-    let pipeline = pipeline(arguments, "memory", 1)?;
+    reset(arguments, "memory").await?;
+    let pipeline = pipeline(arguments, "memory")?;
     let split = SplitId::new("memory", 0);
     let batches = decoded(arguments.rows, &split)?;
 

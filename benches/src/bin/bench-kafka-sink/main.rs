@@ -20,7 +20,7 @@ use std::time::Duration;
 use clap::Parser;
 use levada_benches::measure;
 use levada_testcontainers::Kafka;
-use measure::Run;
+use measure::{Run, rounded, set};
 
 #[derive(Parser)]
 struct Arguments {
@@ -36,11 +36,6 @@ struct Arguments {
     variant: Option<String>,
     #[arg(long, hide = true, default_value = "")]
     brokers: String,
-}
-
-/// What the environment sets, for a short form.
-fn set<N: std::str::FromStr>(variable: &str, otherwise: N) -> N {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Each of ours: what a user would call it, its guarantee, and from checkpoint to checkpoint.
@@ -96,33 +91,16 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         ratio = ratio.min(own / bar);
         let mut summary = measure::summary(&runs[variant]);
         summary["ratio"] = rounded(own).into();
-        for (name, figures) in latencies(&runs[variant]) {
-            summary[name] = figures;
+        let commits = measure::quantiles(&runs[variant], |run| &run.commit_ms);
+        let checkpoints = measure::quantiles(&runs[variant], |run| &run.durable_ms);
+        for (name, figures) in [("commit_ms", commits), ("barrier_to_durable_ms", checkpoints)] {
+            if let Some(figures) = figures {
+                summary[name] = figures;
+            }
         }
         report[variant] = summary;
     }
     report["ratio"] = rounded(ratio).into();
     println!("{report}");
     Ok(())
-}
-
-/// Quantiles over all runs of a variant, in milliseconds.
-fn latencies(runs: &[Run]) -> Vec<(&'static str, serde_json::Value)> {
-    let all = |figures: fn(&Run) -> &Vec<f64>| {
-        let mut all: Vec<f64> = runs.iter().flat_map(figures).copied().collect();
-        all.sort_by(f64::total_cmp);
-        all
-    };
-    let named =
-        [("commit_ms", all(|run| &run.commit_ms)), ("barrier_to_durable_ms", all(|run| &run.durable_ms))];
-    let told = named.into_iter().filter(|(_, all)| !all.is_empty());
-    told.map(|(name, all)| {
-        let at = |q: f64| rounded(all[((all.len() as f64 * q).ceil() as usize).clamp(1, all.len()) - 1]);
-        (name, serde_json::json!({"count": all.len(), "p50": at(0.5), "p99": at(0.99)}))
-    })
-    .collect()
-}
-
-fn rounded(figure: f64) -> f64 {
-    (figure * 1000.0).round() / 1000.0
 }
