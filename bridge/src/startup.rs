@@ -96,9 +96,14 @@ fn lines(pipeline: &Pipeline, until: Option<Until>) -> Vec<(&'static str, String
         (
             "uses",
             format!(
-                "at most {} MiB of records in flight beside the open intervals, {} to Postgres",
+                "at most {} MiB of records in flight beside the open intervals, {} to Postgres{}",
                 pipeline.memory >> 20,
-                counted(pipeline.parallelism, "connection")
+                counted(pipeline.parallelism, "connection"),
+                if pipeline.enrich.is_empty() {
+                    ""
+                } else {
+                    ", and up to 4 for each lookup, or 5 where it listens"
+                }
             ),
         ),
     ]

@@ -41,8 +41,20 @@ pub(crate) async fn topic(bootstrap: &str, partitions: i32) -> String {
 
 pub(crate) async fn make_topic(bootstrap: &str, name: &str, partitions: i32) {
     let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(-1));
-    let made = admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
+    let admin = admin(bootstrap);
+    let made = admin.create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
     made.into_iter().for_each(|made| drop(made.expect("create the topic")));
+    // A broker hears of a new topic a moment after it was made, and of the end of one with its name, too.
+    let is_known = || {
+        let told = admin.inner().fetch_metadata(Some(name), PATIENCE).expect("metadata");
+        let topic = &told.topics()[0];
+        let led = topic
+            .partitions()
+            .iter()
+            .filter(|partition| partition.error().is_none() && partition.leader() >= 0);
+        topic.error().is_none() && led.count() == partitions as usize
+    };
+    wait_until(PATIENCE, "the broker knows the topic", is_known).expect("in time");
 }
 
 pub(crate) fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
