@@ -113,8 +113,10 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
             if let Some((tag, cause)) = self.intake.flight.operator.failed() {
                 return Err(self.failed(Some(tag), cause.clone()));
             }
-            // What has left may have made room.
-            self.intake.fill();
+            // What has left may have made room, and a mark that has found it may leave at once.
+            if self.intake.fill() {
+                continue;
+            }
             tokio::select! {
                 biased;
                 // Its sender is the reader's, which ends with a last message.
@@ -189,7 +191,15 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
     /// Sends everything that may leave; tells whether the end has.
     async fn emit(&mut self, course: &mut Course) -> Result<bool, Stopped> {
         let mut gathered = Gathered::new();
-        while let Some(left) = self.intake.flight.pop() {
+        loop {
+            let Some(left) = self.intake.flight.pop() else {
+                // Answers may come while a batch is sent, and nothing else would wake the task for them.
+                match gathered.take() {
+                    Some(batch) => self.send_batch(Some(batch), course).await?,
+                    None => return Ok(false),
+                }
+                continue;
+            };
             match left {
                 Left::Result(pending, Outcome::Outputs(outputs)) => {
                     match outputs.len() as u64 {
@@ -218,8 +228,6 @@ impl<A: Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
                 }
             }
         }
-        self.send_batch(gathered.take(), course).await?;
-        Ok(false)
     }
 
     async fn send_batch(

@@ -109,8 +109,9 @@ impl<A, O, M: InLine> Intake<A, O, M> {
         self.waiting.push_back(Waiting::Mark(mark));
     }
 
-    /// Lets in what there is room for, and makes the calls that are due.
-    pub(crate) fn fill(&mut self) {
+    /// Lets in what there is room for, and makes the calls that are due. Tells whether there was something to let in.
+    pub(crate) fn fill(&mut self) -> bool {
+        let mut has_let_in = false;
         while let Some(next) = self.waiting.pop_front() {
             let operator = &mut self.flight.operator;
             let has_room = match &next {
@@ -121,6 +122,7 @@ impl<A, O, M: InLine> Intake<A, O, M> {
                 self.waiting.push_front(next);
                 break;
             }
+            has_let_in = true;
             match next {
                 Waiting::Record(input, tag, Measured { key, bytes, arrived }) => {
                     self.records -= 1;
@@ -132,6 +134,7 @@ impl<A, O, M: InLine> Intake<A, O, M> {
         }
         self.flight.call();
         self.flight.publish(self.records);
+        has_let_in
     }
 
     fn let_in(&mut self, mark: M) {

@@ -162,14 +162,17 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
 
     /// Lets in, calls, and sends what may leave.
     async fn work(&mut self, outlet: &mut Outlet<O>) -> Result<(), Stopped> {
-        self.intake.fill();
-        self.emit(outlet).await?;
-        if let Some((tag, cause)) = self.intake.flight.operator.failed() {
-            return Err(self.failed(Some(tag), cause.clone()));
+        loop {
+            self.intake.fill();
+            self.emit(outlet).await?;
+            if let Some((tag, cause)) = self.intake.flight.operator.failed() {
+                return Err(self.failed(Some(tag), cause.clone()));
+            }
+            // What has left may have made room, and a mark that has found it may leave at once.
+            if !self.intake.fill() || !self.is_working() {
+                return Ok(());
+            }
         }
-        // What has left may have made room.
-        self.intake.fill();
-        Ok(())
     }
 
     async fn take(&mut self, element: StreamElement<A>, outlet: &mut Outlet<O>) -> Result<(), Stopped> {
@@ -224,7 +227,15 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
     /// Sends everything that may leave.
     async fn emit(&mut self, outlet: &mut Outlet<O>) -> Result<(), Stopped> {
         let mut gathered = Gathered::new();
-        while let Some(left) = self.intake.flight.pop() {
+        loop {
+            let Some(left) = self.intake.flight.pop() else {
+                // Answers may come while a batch is sent, and nothing else would wake the task for them.
+                match gathered.take() {
+                    Some(batch) => self.send_batch(Some(batch), outlet).await?,
+                    None => return Ok(()),
+                }
+                continue;
+            };
             match left {
                 Left::Result(pending, Outcome::Outputs(outputs)) => {
                     let before = gathered.push(&pending.tag, outputs);
@@ -247,7 +258,6 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
                 }
             }
         }
-        self.send_batch(gathered.take(), outlet).await
     }
 
     async fn mark(&mut self, mark: Mark, outlet: &mut Outlet<O>) -> Result<(), Stopped> {
