@@ -54,10 +54,9 @@ fn subtasks_of_an_atomic_job_are_idle_each_by_itself() {
     scene.read(read, &[1_000]);
     let open = scene.leave_open(empty, &[1_500]);
     scene.let_timeout_pass();
+    let behind = format!("behind an open transaction, at 0 of 1, {}", open.told());
     let is_blocked = |time: &TimeSnapshot| {
-        time.reason(empty).as_deref() == Some("behind an open transaction, at 0 of 1")
-            && time.is_idle(quiet)
-            && time.is_idle(silent)
+        time.reason(empty).as_ref() == Some(&behind) && time.is_idle(quiet) && time.is_idle(silent)
     };
     let time = scene.until("one blocked, one idle", is_blocked);
     assert_eq!((status_of(&time, read), status_of(&time, quiet)), (Some(Active), Some(Idle)));
