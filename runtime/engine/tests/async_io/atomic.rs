@@ -10,8 +10,8 @@ use levada_engine::{CommitPolicy, Job, JobHandle};
 use tokio::sync::{oneshot, watch};
 
 use crate::scene::chain;
-use crate::scripted::{Logs, Script, numbered, once, promptly, text};
-use crate::table::{Table, all_of};
+use crate::scripted::{Logs, Script, numbered, once, promptly, text, until_all_rest};
+use crate::table::{Block, Table, all_of};
 
 type Open = BTreeMap<String, oneshot::Sender<Called<String>>>;
 
@@ -206,6 +206,29 @@ async fn revoked_split_is_committed_when_its_calls_are_answered() {
     scene.script.end();
     promptly(scene.job.wait()).await.expect("a good end");
     assert_eq!(scene.table.rows(), all_of(&scene.logs));
+}
+
+/// [ASY-01] [ASY-08] answers that come while the sink commits, one more than the channel before it holds, leave when it has.
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_while_the_sink_commits_leave() {
+    let mut scene = start(&[21], unordered());
+    scene.table.block(Block::Before);
+    scene.script.assign(&[0]);
+    scene.script.read(&[(0, 1)]);
+    scene.desk.until(1).await;
+    scene.desk.echo("t-0@0");
+    scene.table.until(|store| store.begun == 1).await;
+    scene.script.read(&[(0, 20)]);
+    scene.desk.until(21).await;
+    for record in 1..21 {
+        scene.desk.echo(&format!("t-0@{record}"));
+        until_all_rest().await;
+    }
+    scene.table.unblock();
+    scene.table.until(|store| store.commits.last().is_some_and(|last| last.positions[&0] == 21)).await;
+    scene.script.end();
+    let report = promptly(scene.job.wait()).await.expect("a good end");
+    assert_eq!(report.balance.to_string(), "21 read = 21 written");
 }
 
 /// [ASY-10] a stop waits for the calls, and commits what they bring.

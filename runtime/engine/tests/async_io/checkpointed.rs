@@ -9,7 +9,7 @@ use levada_core::{Clock, ErrorClass, Timestamp};
 use levada_engine::{Job, JobError};
 
 use crate::scene::{Scene, Settings, chain};
-use crate::scripted::promptly;
+use crate::scripted::{promptly, until_all_rest};
 
 fn patient() -> Settings {
     AsyncSettings::new().no_timeout().capacity(8)
@@ -178,6 +178,24 @@ async fn batched_step_calls_with_many_inputs() {
     promptly(job.run(scene.store.clone())).await.unwrap();
     assert_eq!(scene.sink.outputs(), [0, 10, 20, 30, 40, 50, 60]);
     assert_eq!(made.try_iter().collect::<Vec<_>>(), [3, 3, 1]);
+}
+
+/// [ASY-01] answers that come while the sink is busy, one more than the channel before it holds, leave as soon as it takes them:
+/// behind the last of them nothing comes that would wake the step.
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_while_the_sink_is_busy_leave() {
+    let inputs = 0..20;
+    let scene = Scene::new().await;
+    let _job = scene.start(patient().unordered().capacity(20));
+    scene.sink.keep_busy(true);
+    scene.emit(inputs.end);
+    scene.oracle.until(|called| called.len() == 20).await;
+    for input in inputs.clone() {
+        scene.oracle.answer_well(input);
+        until_all_rest().await;
+    }
+    scene.sink.keep_busy(false);
+    scene.sink.until(&inputs.map(|input| input * 10).collect::<Vec<_>>()).await;
 }
 
 /// A clock that a function sets forward.

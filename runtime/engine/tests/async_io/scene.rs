@@ -146,11 +146,18 @@ impl AsyncFunction<u64> for Oracle {
 pub(crate) struct Recorder {
     pub(crate) seen: Arc<watch::Sender<Vec<(u64, Timestamp)>>>,
     order: WriteOrder,
+    /// Whether the sink is busy until told otherwise.
+    is_busy: Arc<watch::Sender<bool>>,
 }
 
 impl Recorder {
     pub(crate) fn new(order: WriteOrder) -> Self {
-        Self { seen: Arc::new(watch::Sender::new(Vec::new())), order }
+        Self { seen: Arc::default(), order, is_busy: Arc::default() }
+    }
+
+    /// Makes the sink take nothing until it is told that it is no longer busy.
+    pub(crate) fn keep_busy(&self, is_busy: bool) {
+        self.is_busy.send_replace(is_busy);
     }
 
     pub(crate) fn outputs(&self) -> Vec<u64> {
@@ -174,6 +181,7 @@ impl IdempotentSink<u64> for Recorder {
     }
 
     async fn upsert(&mut self, batch: Batch<u64>, ctx: &WriteContext) -> Result<(), SinkError> {
+        self.is_busy.subscribe().wait_for(|is_busy| !is_busy).await.ok();
         let outputs = batch.records().iter().map(|record| (record.item, ctx.watermark));
         self.seen.send_modify(|seen| seen.extend(outputs));
         Ok(())
