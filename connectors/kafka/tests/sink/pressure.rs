@@ -70,3 +70,23 @@ async fn reports_come_in_by_themselves() {
     wait_until(PATIENCE, "the report", || producer.outstanding() == 0).expect("in time");
     assert_eq!(producer.delivered().messages, 1);
 }
+
+/// [KSK-06] a report gives back the room that its message took, whatever the message is made of.
+#[tokio::test]
+async fn room_comes_back_whole_from_messages_of_every_shape() {
+    let topic = Topic::new(1).await;
+    let producer = Producer::open(&topic.config(), "shapes").await.expect("open");
+    let messages = [
+        Message::to(&topic.name),
+        Message::to(&topic.name).key(b"").value(b""),
+        Message::to(&topic.name).key(b"key").value(b"value").partition(0),
+        Message::to(&topic.name).value(b"v").header("name", Some(b"of a value")).header("name", None),
+        Message::to(&topic.name).key(b"k").header("", Some(b"")).header("z", Some(&[0; 300])),
+    ];
+    for message in &messages {
+        producer.send(message, None).await.expect("sent");
+    }
+    producer.flush().await.expect("flush");
+    let bytes: usize = messages.iter().map(Message::bytes).sum();
+    assert_eq!((producer.delivered().bytes, producer.in_flight_bytes()), (bytes as u64, 0));
+}

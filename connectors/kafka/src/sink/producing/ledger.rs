@@ -119,17 +119,21 @@ impl Ledger {
         }
     }
 
-    /// Waits for room for a message of so many bytes and takes it. Returns what was taken, to be given back with its
-    /// report. Cancel safe: a dropped call has taken nothing.
-    pub(super) async fn take_room(&self, bytes: usize) -> Result<u32, ProduceError> {
-        // A message larger than all room waits for all of it.
-        let weight = u32::try_from(bytes.saturating_add(WEIGHT_OF_ONE)).unwrap_or(u32::MAX).min(self.bound);
+    /// Waits for room for a message of so many bytes and takes it: its report gives it back. Cancel safe: a dropped call has
+    /// taken nothing.
+    pub(super) async fn take_room(&self, bytes: usize) -> Result<(), ProduceError> {
+        let weight = self.weight_of(bytes);
         match self.room.try_acquire_many(weight) {
             Ok(permit) => permit.forget(),
             Err(TryAcquireError::Closed) => self.check()?,
             Err(TryAcquireError::NoPermits) => self.wait_for_room(weight).await?,
         }
-        Ok(weight)
+        Ok(())
+    }
+
+    /// The room that a message takes. One that is larger than all room waits for all of it.
+    fn weight_of(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.saturating_add(WEIGHT_OF_ONE)).unwrap_or(u32::MAX).min(self.bound)
     }
 
     async fn wait_for_room(&self, weight: u32) -> Result<(), ProduceError> {
@@ -155,12 +159,13 @@ impl Ledger {
         self.sent.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(super) fn note_acked(&self, weight: u32, bytes: usize, topic: &str, partition: i32) {
+    pub(super) fn note_acked(&self, bytes: usize, topic: &str, partition: i32) {
         self.tallies().acknowledge(bytes, topic, u32::try_from(partition).unwrap_or_default());
-        self.settle(weight);
+        self.settle(self.weight_of(bytes));
     }
 
-    pub(super) fn note_failed(&self, weight: u32, undelivered: Undelivered) {
+    pub(super) fn note_failed(&self, undelivered: Undelivered) {
+        let weight = self.weight_of(undelivered.bytes);
         self.tallies().fail(undelivered);
         self.announce();
         self.settle(weight);
@@ -330,22 +335,21 @@ mod tests {
         Undelivered { topic: "t".to_owned(), partition: Some(0), origin: None, bytes: 9, cause }
     }
 
-    fn sent(ledger: &Ledger, bytes: usize) -> u32 {
-        let weight = ledger.take_room(bytes).now_or_never().expect("there is room").expect("no failure");
+    fn sent(ledger: &Ledger, bytes: usize) {
+        ledger.take_room(bytes).now_or_never().expect("there is room").expect("no failure");
         ledger.note_sent();
-        weight
     }
 
     /// [KSK-03] the account's part. [KSK-06] whoever waits is woken by the last report itself: no step of time is taken.
     #[tokio::test]
     async fn flush_ends_with_the_last_report_and_not_before() {
         let ledger = Ledger::new(1 << 20);
-        let weights = [sent(&ledger, 1), sent(&ledger, 1)];
+        (0..2).for_each(|_| sent(&ledger, 1));
         let mut flush = pin!(ledger.settled(HOUR));
         assert!(flush.as_mut().now_or_never().is_none());
-        ledger.note_acked(weights[0], 1, "t", 0);
+        ledger.note_acked(1, "t", 0);
         assert!(flush.as_mut().now_or_never().is_none(), "one is outstanding");
-        ledger.note_acked(weights[1], 1, "t", 1);
+        ledger.note_acked(1, "t", 1);
         flush.as_mut().now_or_never().expect("woken by the last report").expect("nothing failed");
         let partitions = [(("t".to_owned(), 0), 1), (("t".to_owned(), 1), 1)].into();
         assert_eq!(ledger.delivered(), Delivered { messages: 2, bytes: 2, partitions });
@@ -356,11 +360,11 @@ mod tests {
     async fn flush_fails_when_one_of_many_failed() {
         let ledger = Ledger::new(1 << 20);
         for _ in 0..9 {
-            let weight = sent(&ledger, 1);
-            ledger.note_acked(weight, 1, "t", 0);
+            sent(&ledger, 1);
+            ledger.note_acked(1, "t", 0);
         }
-        let weight = sent(&ledger, 9);
-        ledger.note_failed(weight, undelivered());
+        sent(&ledger, 9);
+        ledger.note_failed(undelivered());
         let error = ledger.settled(HOUR).await.expect_err("one failed");
         assert_eq!(
             error.to_string(),
@@ -373,11 +377,11 @@ mod tests {
     #[tokio::test]
     async fn failure_wakes_who_is_idle_and_who_waits_for_room() {
         let ledger = Ledger::new(1000);
-        let weight = sent(&ledger, 1000);
+        sent(&ledger, 1000);
         let mut idle = pin!(ledger.failed());
         let mut waits = pin!(ledger.take_room(1));
         assert!(idle.as_mut().now_or_never().is_none() && waits.as_mut().now_or_never().is_none());
-        ledger.note_failed(weight, undelivered());
+        ledger.note_failed(undelivered());
         assert!(matches!(idle.as_mut().now_or_never(), Some(ProduceError::NotDelivered { .. })));
         assert!(matches!(waits.as_mut().now_or_never(), Some(Err(ProduceError::NotDelivered { .. }))));
         assert!(ledger.check().is_err());
@@ -387,20 +391,22 @@ mod tests {
     #[tokio::test]
     async fn room_is_bounded_and_comes_back_with_the_reports() {
         let ledger = Ledger::new(3 * 1256);
-        let weights: Vec<u32> = (0..3).map(|_| sent(&ledger, 1000)).collect();
+        (0..3).for_each(|_| sent(&ledger, 1000));
         assert!(ledger.take_room(1000).now_or_never().is_none(), "all room is taken");
         assert_eq!(ledger.in_flight_bytes(), 3 * 1256, "a wait that was given up holds nothing");
-        ledger.note_acked(weights[0], 1000, "t", 0);
-        assert_eq!(sent(&ledger, 1000), 1256);
+        ledger.note_acked(1000, "t", 0);
+        sent(&ledger, 1000);
+        assert_eq!(ledger.in_flight_bytes(), 3 * 1256);
         // One that is larger than all room is let through alone.
         let mut large = pin!(ledger.take_room(1 << 20));
         for _ in 0..2 {
             assert!(large.as_mut().now_or_never().is_none());
-            ledger.note_acked(1256, 1000, "t", 0);
+            ledger.note_acked(1000, "t", 0);
         }
         assert!(large.as_mut().now_or_never().is_none());
-        ledger.note_acked(1256, 1000, "t", 0);
-        assert_eq!(large.as_mut().now_or_never().expect("room").expect("no failure"), 3 * 1256);
+        ledger.note_acked(1000, "t", 0);
+        large.as_mut().now_or_never().expect("room").expect("no failure");
+        assert_eq!(ledger.in_flight_bytes(), 3 * 1256, "and takes no more than there is");
     }
 
     /// [KSK-06] the account's part: room that was kept back is not missing to whoever needs all of it.
@@ -408,15 +414,16 @@ mod tests {
     async fn room_that_was_kept_back_is_given_to_whoever_waits() {
         let bound = 64 * 12_560;
         let ledger = Ledger::new(bound);
-        let weights: Vec<u32> = (0..3).map(|_| sent(&ledger, 1000)).collect();
-        ledger.note_acked(weights[0], 1000, "t", 0);
+        (0..3).for_each(|_| sent(&ledger, 1000));
+        ledger.note_acked(1000, "t", 0);
         assert_eq!(ledger.in_flight_bytes(), 2 * 1256, "kept back, and free");
         let mut all = pin!(ledger.take_room(bound as usize));
         assert!(all.as_mut().now_or_never().is_none());
-        ledger.note_acked(weights[1], 1000, "t", 0);
+        ledger.note_acked(1000, "t", 0);
         assert!(all.as_mut().now_or_never().is_none(), "one is outstanding");
-        ledger.note_acked(weights[2], 1000, "t", 0);
-        assert_eq!(all.as_mut().now_or_never().expect("room").expect("no failure"), bound);
+        ledger.note_acked(1000, "t", 0);
+        all.as_mut().now_or_never().expect("room").expect("no failure");
+        assert_eq!(ledger.in_flight_bytes(), bound as usize);
     }
 
     /// [KSK-26] the account's part: the wait for reports is bounded, and says what is missing.

@@ -17,7 +17,8 @@ use super::config::KafkaSinkConfig;
 use super::error::{ClientError, ProduceError, Undelivered};
 use super::ledger::{Delivered, Ledger};
 use super::message::Message;
-use super::reports::{Client, Reports, Sent};
+use super::origins::Origin;
+use super::reports::{Client, Reports};
 use super::thread::{on_own_thread, start_polling};
 use super::warm;
 
@@ -172,14 +173,13 @@ impl Producer {
             self.ledger.fail(error.clone());
             return Err(error);
         }
-        let bytes = message.bytes();
-        let weight = self.ledger.take_room(bytes).await?;
-        let origin = origin.map(|origin| self.client.context().origins.shorten(origin));
-        self.hand_over(message, Sent { weight, bytes, origin })
+        self.ledger.take_room(message.bytes()).await?;
+        let origin = origin.map_or(Origin::NONE, |origin| self.client.context().origins.shorten(origin));
+        self.hand_over(message, origin)
     }
 
-    fn hand_over(&self, message: &Message<'_>, sent: Sent) -> Result<(), ProduceError> {
-        let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(message.topic, Box::new(sent));
+    fn hand_over(&self, message: &Message<'_>, origin: Origin) -> Result<(), ProduceError> {
+        let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(message.topic, origin.word());
         record.key = message.key;
         record.payload = message.value;
         record.timestamp = message.timestamp.map(|at| at.0);
@@ -190,16 +190,15 @@ impl Producer {
         }
         // Before the client has it: a report is never counted before its message.
         self.ledger.note_sent();
-        let Err((error, record)) = self.client.send(record) else {
+        let Err((error, _)) = self.client.send(record) else {
             return Ok(());
         };
-        let Sent { weight, bytes, origin } = *record.delivery_opaque;
         let fatal = self.client.client().fatal_error();
         let cause = fatal.map_or_else(|| ClientError::of(&error), |(code, text)| ClientError { code, text });
         let topic = message.topic.to_owned();
-        let origin = origin.and_then(|origin| self.client.context().origins.full(origin));
-        self.ledger
-            .note_failed(weight, Undelivered { topic, partition: message.partition, origin, bytes, cause });
+        let (partition, bytes) = (message.partition, message.bytes());
+        let origin = self.client.context().origins.full(origin);
+        self.ledger.note_failed(Undelivered { topic, partition, origin, bytes, cause });
         self.ledger.check()
     }
 

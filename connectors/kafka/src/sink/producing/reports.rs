@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
-use rdkafka::message::Message as _;
+use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _};
 use rdkafka::producer::{BaseProducer, DeliveryResult, ProducerContext};
 use rdkafka::{ClientContext, Statistics};
 
@@ -14,14 +14,6 @@ use super::origins::{Origin, Origins};
 
 /// librdkafka's producer, with our account of it.
 pub(super) type Client = BaseProducer<Reports>;
-
-/// What goes with a message to its report.
-pub(super) struct Sent {
-    /// The room that it takes.
-    pub(super) weight: u32,
-    pub(super) bytes: usize,
-    pub(super) origin: Option<Origin>,
-}
 
 /// Called on the client's own thread, for whatever it has to tell.
 pub(super) struct Reports {
@@ -60,22 +52,29 @@ impl ClientContext for Reports {
 }
 
 impl ProducerContext for Reports {
-    type DeliveryOpaque = Box<Sent>;
+    /// An [`Origin`]: what else there is to know of a message, the client gives back with it.
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, sent: Box<Sent>) {
-        let Sent { weight, bytes, origin } = *sent;
+    fn delivery(&self, result: &DeliveryResult<'_>, origin: usize) {
         match result {
-            Ok(message) => self.ledger.note_acked(weight, bytes, message.topic(), message.partition()),
+            Ok(message) => self.ledger.note_acked(bytes_of(message), message.topic(), message.partition()),
             Err((error, message)) => {
                 let undelivered = Undelivered {
                     topic: message.topic().to_owned(),
                     partition: u32::try_from(message.partition()).ok(),
-                    origin: origin.and_then(|origin| self.origins.full(origin)),
-                    bytes,
+                    origin: self.origins.full(Origin::from_word(origin)),
+                    bytes: bytes_of(message),
                     cause: ClientError::of(error),
                 };
-                self.ledger.note_failed(weight, undelivered);
+                self.ledger.note_failed(undelivered);
             }
         }
     }
+}
+
+/// The size of key, value and headers: what `Message::bytes` said before it was sent.
+fn bytes_of(message: &BorrowedMessage<'_>) -> usize {
+    let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len);
+    let headers = message.headers().map_or(0, |headers| headers.iter().map(header).sum());
+    message.key_len() + message.payload_len() + headers
 }
