@@ -8,22 +8,27 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use levada_core::arena::Text;
 use levada_core::{Clock, Row, Timestamp, Value};
+use smallvec::SmallVec;
 
 use super::config::{CacheBound, CacheConfig};
 use super::stats::Counters;
 
 pub(crate) type Rows = Arc<[Row]>;
 
-#[derive(Debug)]
+/// A key. Short ones stand where they are compared: each step to another place of the memory takes as long as all the rest.
+type Name = SmallVec<[u8; 24]>;
+
+#[derive(Debug, Clone)]
 struct Entry {
     rows: Rows,
     written: Timestamp,
-    given: AtomicI64,
+    /// When it was given last, if that counts.
+    given: Option<Arc<AtomicI64>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: moka::sync::Cache<Arc<[u8]>, Arc<Entry>>,
+    entries: moka::sync::Cache<Name, Entry>,
     config: CacheConfig,
     clock: Arc<dyn Clock>,
     counters: Arc<Counters>,
@@ -34,13 +39,11 @@ impl Cache {
         let builder = moka::sync::Cache::builder();
         let builder = match config.bound {
             CacheBound::Rows(rows) => {
-                builder.max_capacity(rows).weigher(|_, entry: &Arc<Entry>| clamped(entry.rows.len().max(1)))
+                builder.max_capacity(rows).weigher(|_, entry: &Entry| clamped(entry.rows.len().max(1)))
             }
-            CacheBound::Bytes(bytes) => {
-                builder.max_capacity(bytes).weigher(|key: &Arc<[u8]>, entry: &Arc<Entry>| {
-                    clamped(OVERHEAD + key.len() + entry.rows.iter().map(row_bytes).sum::<usize>())
-                })
-            }
+            CacheBound::Bytes(bytes) => builder.max_capacity(bytes).weigher(|key: &Name, entry: &Entry| {
+                clamped(OVERHEAD + key.len() + entry.rows.iter().map(row_bytes).sum::<usize>())
+            }),
         };
         Self { entries: builder.build(), config, clock, counters }
     }
@@ -53,29 +56,32 @@ impl Cache {
             self.counters.misses.fetch_add(1, Relaxed);
             return None;
         };
-        entry.given.store(now.0, Relaxed);
+        if let Some(given) = &entry.given {
+            given.store(now.0, Relaxed);
+        }
         self.counters.hit(now.since(entry.written), entry.rows.is_empty());
-        Some(Arc::clone(&entry.rows))
+        Some(entry.rows)
     }
 
     /// Tells whether an entry's time is not over. What is over is thrown out by the next answer, or for want of room.
     fn counts(&self, entry: &Entry, now: Timestamp) -> bool {
         let written = now.since(entry.written);
-        let given = now.since(Timestamp(entry.given.load(Relaxed)));
+        let given = || entry.given.as_ref().map(|given| now.since(Timestamp(given.load(Relaxed))));
         self.config.after_write.is_none_or(|limit| written < limit)
-            && self.config.after_access.is_none_or(|limit| given < limit)
+            && self.config.after_access.is_none_or(|limit| given().is_none_or(|given| given < limit))
             && (!entry.rows.is_empty() || self.config.missing.is_some_and(|limit| written < limit))
     }
 
     /// Keeps an answer that was asked for at `asked`.
-    pub(crate) fn put(&self, key: &Arc<[u8]>, rows: &Rows, asked: Timestamp) {
+    pub(crate) fn put(&self, key: &[u8], rows: &Rows, asked: Timestamp) {
         if rows.is_empty() && self.config.missing.is_none() {
             // An earlier row must not outlive the news that it is gone.
-            self.entries.invalidate(&**key);
+            self.entries.invalidate(key);
             return;
         }
-        let entry = Entry { rows: Arc::clone(rows), written: asked, given: AtomicI64::new(asked.0) };
-        self.entries.insert(Arc::clone(key), Arc::new(entry));
+        let given = self.config.after_access.map(|_| Arc::new(AtomicI64::new(asked.0)));
+        let entry = Entry { rows: Arc::clone(rows), written: asked, given };
+        self.entries.insert(Name::from_slice(key), entry);
     }
 
     pub(crate) fn forget(&self, key: &[u8]) {
@@ -144,23 +150,19 @@ mod tests {
         vec![row; count].into()
     }
 
-    fn key(name: &str) -> Arc<[u8]> {
-        name.as_bytes().into()
-    }
-
     /// [LKP-05] the two limits, and which of them reading moves.
     #[test]
     fn answer_ends_after_writing_and_after_access() {
         let after = Duration::from_millis(100);
         let (by_write, hand, _) = cache(CacheConfig::new(CacheBound::Rows(9)).after_write(after));
-        by_write.put(&key("a"), &rows(1), Timestamp(0));
+        by_write.put(b"a", &rows(1), Timestamp(0));
         hand.0.store(99, Relaxed);
         assert!(by_write.get(b"a").is_some());
         hand.0.store(100, Relaxed);
         assert!(by_write.get(b"a").is_none(), "reading does not make it younger");
 
         let (by_access, hand, counters) = cache(CacheConfig::new(CacheBound::Rows(9)).after_access(after));
-        by_access.put(&key("a"), &rows(1), Timestamp(0));
+        by_access.put(b"a", &rows(1), Timestamp(0));
         for now in [99, 198, 297] {
             hand.0.store(now, Relaxed);
             assert!(by_access.get(b"a").is_some(), "{now}");
@@ -180,12 +182,12 @@ mod tests {
     fn missing_rows_are_kept_only_if_asked_for() {
         let config = CacheConfig::new(CacheBound::Rows(9)).after_write(Duration::from_secs(9));
         let (off, _, _) = cache(config);
-        off.put(&key("a"), &rows(1), Timestamp(0));
-        off.put(&key("a"), &rows(0), Timestamp(0));
+        off.put(b"a", &rows(1), Timestamp(0));
+        off.put(b"a", &rows(0), Timestamp(0));
         assert!(off.get(b"a").is_none(), "neither the miss nor the row before it");
 
         let (on, hand, counters) = cache(config.missing(Duration::from_millis(50)));
-        on.put(&key("a"), &rows(0), Timestamp(0));
+        on.put(b"a", &rows(0), Timestamp(0));
         hand.0.store(49, Relaxed);
         assert_eq!(on.get(b"a").map(|rows| rows.len()), Some(0));
         hand.0.store(50, Relaxed);
@@ -199,8 +201,8 @@ mod tests {
         let (by_rows, _, _) = cache(CacheConfig::new(CacheBound::Rows(10)));
         let (by_bytes, _, _) = cache(CacheConfig::new(CacheBound::Bytes(20_000)));
         for number in 0..100 {
-            by_rows.put(&key(&format!("k{number}")), &rows(3), Timestamp(0));
-            by_bytes.put(&key(&format!("k{number}")), &rows(3), Timestamp(0));
+            by_rows.put(format!("k{number}").as_bytes(), &rows(3), Timestamp(0));
+            by_bytes.put(format!("k{number}").as_bytes(), &rows(3), Timestamp(0));
         }
         let (keys, weight) = by_rows.size();
         assert!(keys > 0 && keys <= 3 && weight <= 10, "{keys} keys, {weight} rows");

@@ -1,5 +1,6 @@
 //! A key's parts as the server's parameters, and as bytes that are equal when the keys are.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
@@ -30,7 +31,25 @@ pub(crate) struct Scratch {
     pub(crate) canonical: Vec<u8>,
 }
 
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Buffers that have grown larger are not kept.
+const KEPT_BYTES: usize = 4096;
+
 impl Scratch {
+    /// Lends the thread's own buffers.
+    pub(crate) fn with<V>(work: impl FnOnce(&mut Self) -> V) -> V {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let done = work(scratch);
+            if scratch.cells.capacity() > KEPT_BYTES {
+                *scratch = Self::default();
+            }
+            done
+        })
+    }
+
     /// Encodes a key; `false` if a part is NULL, so that it matches nothing.
     pub(crate) fn encode(&mut self, plan: &Plan, parts: &[Value]) -> Result<bool, LookupError> {
         self.cells.clear();

@@ -184,7 +184,8 @@ impl PostgresLookup {
     /// one asked for. No error stands for a row that is not there.
     pub async fn get(&self, key: &[Value]) -> Result<Found, LookupError> {
         self.shared.tower.counters.keys.fetch_add(1, Relaxed);
-        let key = match self.shared.known(&mut Scratch::default(), key) {
+        let known = Scratch::with(|scratch| self.shared.known(scratch, key));
+        let key = match known {
             Known::Answer(answer) => return answer,
             Known::Ask(key) => key,
         };

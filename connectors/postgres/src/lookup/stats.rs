@@ -88,6 +88,9 @@ impl Counters {
             self.negative_hits.fetch_add(1, Relaxed);
         }
         self.hit_age_ms.fetch_add(age, Relaxed);
-        self.oldest_hit_ms.fetch_max(age, Relaxed);
+        // Mostly there was an older one, and a look is cheaper than a write.
+        if self.oldest_hit_ms.load(Relaxed) < age {
+            self.oldest_hit_ms.fetch_max(age, Relaxed);
+        }
     }
 }
