@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Ledger {
     /// Locked by the client's thread for each report, by others for a look: never across an await.
     tallies: Mutex<Tallies>,
     all_in: Notify,
+    /// What `has_failed` says, for a look at each message.
+    is_failed: AtomicBool,
     has_failed: watch::Sender<bool>,
     /// Bytes that may still be handed over. Closed at the first failure, so that nobody waits for room in vain.
     room: Semaphore,
@@ -113,6 +115,7 @@ impl Ledger {
             short: AtomicU32::new(0),
             tallies: Mutex::default(),
             all_in: Notify::new(),
+            is_failed: AtomicBool::new(false),
             has_failed: watch::Sender::new(false),
             room: Semaphore::new(bound as usize),
             bound,
@@ -179,6 +182,7 @@ impl Ledger {
 
     fn announce(&self) {
         // In this order: who is woken by the closing finds the failure.
+        self.is_failed.store(true, Ordering::SeqCst);
         self.has_failed.send_replace(true);
         self.room.close();
     }
@@ -219,7 +223,7 @@ impl Ledger {
 
     /// Fails if anything has failed.
     pub(super) fn check(&self) -> Result<(), ProduceError> {
-        if !*self.has_failed.borrow() {
+        if !self.is_failed.load(Ordering::SeqCst) {
             return Ok(());
         }
         let tallies = self.tallies();
