@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use hashbrown::DefaultHashBuilder;
 use levada_core::arena::Text;
 use levada_core::{Clock, Row, Timestamp, Value};
 use smallvec::SmallVec;
@@ -28,7 +29,7 @@ struct Entry {
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: moka::sync::Cache<Name, Entry>,
+    entries: moka::sync::Cache<Name, Entry, DefaultHashBuilder>,
     config: CacheConfig,
     clock: Arc<dyn Clock>,
     counters: Arc<Counters>,
@@ -45,7 +46,8 @@ impl Cache {
                 clamped(OVERHEAD + key.len() + entry.rows.iter().map(row_bytes).sum::<usize>())
             }),
         };
-        Self { entries: builder.build(), config, clock, counters }
+        let entries = builder.build_with_hasher(DefaultHashBuilder::default());
+        Self { entries, config, clock, counters }
     }
 
     /// Returns what is known of a key, and counts it.
