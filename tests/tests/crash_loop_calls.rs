@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use levada_core::async_io::Order;
 use levada_engine::{RECOVERY_FAIL_POINTS, driver, store};
-use levada_testcontainers::crash::{CrashLoop, Outcome, seed};
+use levada_testcontainers::Error;
+use levada_testcontainers::crash::{CrashLoop, Outcome, Report, seed};
 use levada_tests::calls::{Answers, Scene, called_again};
-use levada_tests::checkpointed::{killing, points_of};
+use levada_tests::checkpointed::{killing_up_to, points_of};
 use levada_tests::loop_length::loop_length;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_calls-under-test");
@@ -75,27 +76,44 @@ fn kill_and_judge(name: &str, order: Order) {
     let points =
         points_of(&[store::FAIL_POINTS, RECOVERY_FAIL_POINTS, driver::FAIL_POINTS, files], ELSEWHERE);
 
-    let report = killing(name, &points)
-        .moments(Duration::from_millis(20)..=Duration::from_millis(800))
+    // Lives are short: nothing but the program has to start.
+    let mut after_each = |life: &Outcome| {
+        in_flight.note(called_again(&life.log));
+        answers.look()
+    };
+    // Lives are short: nothing but the program has to start.
+    let at_points = killing_up_to(6, name, &points)
+        .patience(Duration::from_secs(3))
         .seed(seed)
-        .lasting(length)
-        .after_each(|life: &Outcome| {
-            in_flight.note(called_again(&life.log));
-            answers.look()
-        })
+        .lasting(length.mul_f64(0.8))
+        .after_each(&mut after_each)
         .run(|number| scene.disturbed_life(number, GRIEF));
-    let report = report.unwrap_or_else(|error| panic!("{}", error.chain()));
-    println!("{report}");
+    let at_points = finished(at_points);
+    let at_random = CrashLoop::new(format!("{name}-at-random"))
+        .moments(Duration::from_millis(20)..=Duration::from_millis(600))
+        .seed(seed)
+        .lasting(length.mul_f64(0.2))
+        .after_each(&mut after_each)
+        .run(|number| scene.disturbed_life(number, GRIEF));
+    let kills = at_points.kills() + finished(at_random).kills();
     in_flight.note(scene.end());
     let InFlight { inputs, lives } = in_flight;
-    println!("  {inputs} inputs had not left when their job was killed, in {lives} lives: called again");
+    println!(
+        "  {inputs} inputs of calls in flight, or in line behind them, were called again in {lives} lives"
+    );
     let answers = Answers::judge_all(scene.home()).unwrap_or_else(|wrong| panic!("{wrong}"));
     println!("  {} answers in {} files, each once", answers.count(), answers.files());
     let left = Answers::waiting(scene.home()).expect("the folder");
     assert!(left.is_empty(), "what killed lives had begun is removed: {left:?}");
-    report.covered().expect("a kill at every point");
-    assert!(u64::from(report.kills()) >= length.as_secs(), "only {} kills", report.kills());
-    assert!(lives > report.kills() / 2, "calls were in flight only at {lives} of {} kills", report.kills());
+    at_points.covered().expect("a kill at every point");
+    assert!(u64::from(kills) >= length.as_secs(), "only {kills} kills");
+    assert!(lives > kills / 2, "calls were in flight only at {lives} of {kills} kills");
+}
+
+fn finished(report: Result<Report, Error>) -> Report {
+    let report = report.unwrap_or_else(|error| panic!("{}", error.chain()));
+    println!("{report}");
+    report
 }
 
 /// The counter-test: the judge finds out checkpoints that do not hold the inputs of calls in flight.

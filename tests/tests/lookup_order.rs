@@ -89,8 +89,9 @@ async fn look_up(lookup: PostgresLookup, progress: Progress, code: Arc<u64>) -> 
         OLDER => until(&progress.older_may_leave).await,
         _ => drop(progress.newer_is_found.send_replace(true)),
     }
-    let row = Row::new(Shape::new(["id", "colour"]), vec![Value::Int(7), colour]);
-    Ok(vec![Keyed { key: None, change: Change::Upsert(row) }])
+    let key = Row::new(Shape::new(["id"]), vec![Value::Int(7)]);
+    let row = Row::new(Shape::new(["colour"]), vec![colour]);
+    Ok(vec![Keyed { key: Some(key), change: Change::Upsert(row) }])
 }
 
 struct Scene {

@@ -14,15 +14,12 @@ pub(super) const WAYS: u64 = 12;
 /// Ways end at multiples of so many of their numbers.
 const ROUND: u64 = 100;
 
-/// Numbers of one call of `next`.
-const NUMBERS: u64 = 4;
+/// A watermark follows so many numbers.
+const NUMBERS: u64 = 32;
 
-/// A watermark follows so many calls of `next`.
-const CALLS: u64 = 8;
-
-/// Makes an input of a size that some twenty of them are too large to be stored inside of a manifest.
-const PADDING: &str = "........................................................................................\
-                       ........................................................................................";
+/// Makes an input of a size that the few that are in flight with the smallest capacity are too large to be stored inside of a
+/// manifest.
+const PADDING: usize = 600;
 
 /// Counts on its ways, and goes on behind the last checkpoint.
 #[derive(Debug)]
@@ -30,12 +27,12 @@ pub(super) struct Ways {
     next: Vec<u64>,
     /// Where the ends are noted, if there are to be some.
     ends: Option<PathBuf>,
-    calls: u64,
+    counted: u64,
 }
 
 impl Ways {
     pub(super) fn without_end() -> Self {
-        Self { next: Vec::new(), ends: None, calls: 0 }
+        Self { next: Vec::new(), ends: None, counted: 0 }
     }
 
     /// Counts each way up to an end, and notes it in the folder.
@@ -75,17 +72,16 @@ impl SourceFunction for Ways {
         Ok(())
     }
 
+    /// One at a time: whatever is in a channel in front of a barrier is stored, too.
     async fn next(&mut self, out: &mut Emit<'_, String>) -> Result<Next, SourceError> {
-        for _ in 0..NUMBERS {
-            let has_end = self.ends.is_some();
-            let is_due = |next: &&mut u64| !has_end || **next < end_behind(**next);
-            let Some(next) = self.next.iter_mut().filter(is_due).min() else { return Ok(Next::End) };
-            out.record_at(format!("{next} {PADDING}"), Timestamp(*next as i64));
-            *next += WAYS;
-        }
-        self.calls += 1;
+        let has_end = self.ends.is_some();
+        let is_due = |next: &&mut u64| !has_end || **next < end_behind(**next);
+        let Some(next) = self.next.iter_mut().filter(is_due).min() else { return Ok(Next::End) };
+        out.record_at(format!("{next} {:.<PADDING$}", ""), Timestamp(*next as i64));
+        *next += WAYS;
+        self.counted += 1;
         // The smallest number goes first, so all that follow are at least as large as the smallest that is next.
-        if let Some(next) = self.next.iter().min().filter(|_| self.calls.is_multiple_of(CALLS)) {
+        if let Some(next) = self.next.iter().min().filter(|_| self.counted.is_multiple_of(NUMBERS)) {
             out.watermark(Timestamp(*next as i64 - 1));
         }
         Ok(Next::More)
