@@ -190,7 +190,7 @@ fn killed_job_commits_every_record_exactly_once() {
     let length = loop_length(35, 600);
     let mut stage = Stage::at(one_broker().bootstrap(), LONG);
     let (scene, visible) = (&stage.scene, &mut stage.visible);
-    let (report, fed) = Feed::into(scene.topic()).beside(1000, || {
+    let (report, fed) = Feed::into(scene.topic()).beside(500, || {
         going_on(killing_up_to(most_passings(length), "kafka", &points(ROLLING_BACK)), length, 48)
             .patience(Duration::from_secs(8))
             .after_each(|_| visible.look())
