@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod calls;
 pub mod checkpointed;
 pub mod flights;
 pub mod loop_length;

@@ -11,7 +11,7 @@ pub fn parallelism(number: u32) -> u32 {
 
 /// What is to go wrong inside of a life, in the words of the crate `fail`: the answer to an entry of the log is lost, and
 /// tasks come to grief in all of the `ways`, each a fail point and what happens there. In every fifth life nothing is.
-fn disturbances(number: u32, ways: &[(&str, &str)]) -> Option<String> {
+pub fn disturbances(number: u32, ways: &[(&str, &str)]) -> Option<String> {
     if number.is_multiple_of(5) {
         return None;
     }

@@ -16,6 +16,7 @@ use levada_core::{
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
+use super::failpoint::holds_inputs;
 use super::held::{Held, Restored, load};
 use super::inlet::Inlet;
 use super::outlet::Outlet;
@@ -132,6 +133,11 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
             let uid = self.participant.uid.clone();
             Stopped::Error(JobError::State { uid, cause })
         })?;
+        let inputs = restored.iter().filter(|element| matches!(element, Restored::Record(_))).count();
+        if inputs > 0 {
+            let Participant { uid, subtask } = &self.participant;
+            tracing::info!(step = %uid, subtask, inputs, "inputs that had not left are called again");
+        }
         for element in restored {
             match element {
                 Restored::Record(batch) => self.intake.batch(batch),
@@ -213,6 +219,9 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
     }
 
     fn held(&self) -> State {
+        if !holds_inputs() {
+            return State::new();
+        }
         let mut held = Held::of(self.participant.subtask);
         self.intake.for_each_held(|element| match element {
             HeldElement::Record(item, tag) => held.record(&tag.original(), item),
