@@ -1,0 +1,129 @@
+//! Markers that a coordinator leaves out.
+
+use std::time::Instant;
+
+use levada_core::batch::RawRecord;
+use levada_core::template::TwoPhaseCommitSink;
+use levada_core::{BatchBuilder, SplitId, Timestamp};
+use levada_kafka::protocol::{Identity, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use levada_kafka::sink::recovery::TransactionHandle;
+use levada_testcontainers::Kafka;
+
+use super::support::{PATIENCE, Topic, now};
+use super::two_phase::{Driven, name};
+
+fn client(address: &str) -> ProtocolClient {
+    let config = ProtocolConfig::from_properties([("bootstrap.servers", address)]).expect("an address");
+    ProtocolClient::new(config).expect("a client")
+}
+
+/// Pre-commits a transaction with a record for each of these keys, its key the value.
+async fn prepare(driven: &mut Driven, sequence: u64, keys: &[&str]) -> TransactionHandle {
+    let mut handle = driven.sink.begin(&name(sequence)).await.expect("begin");
+    let mut batch = BatchBuilder::new();
+    let split = batch.split(&SplitId::new("flights", 3));
+    for (offset, key) in (sequence * 100..).zip(keys) {
+        let bytes = Some(key.as_bytes());
+        batch.push(
+            split,
+            RawRecord { offset, timestamp: Timestamp(1), key: bytes, value: bytes, ..RawRecord::default() },
+        );
+    }
+    driven.sink.write(&mut handle, batch.finish().0, &now()).await.expect("write");
+    driven.sink.pre_commit(&mut handle).await.expect("pre-commit");
+    handle
+}
+
+/// Finds a key for each partition, by a transaction for each key that is tried.
+async fn key_of_each_partition(driven: &mut Driven, topic: &Topic) -> [&'static str; 3] {
+    let mut found: [Option<&str>; 3] = [None; 3];
+    for (sequence, key) in (1..).zip(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]) {
+        let handle = prepare(driven, sequence, &[key]).await;
+        driven.sink.commit(&handle).await.expect("commit");
+        let partition = *handle.partitions[&topic.name].first().expect("one");
+        found[usize::try_from(partition).expect("a partition")].get_or_insert(key);
+        if let [Some(first), Some(second), Some(third)] = found {
+            return [first, second, third];
+        }
+    }
+    panic!("keys for all partitions, and not {found:?}");
+}
+
+/// Waits until a broker says that nobody leads a partition.
+async fn until_nobody_leads(asked: &ProtocolClient, topic: &Topic, partition: i32) {
+    let started = Instant::now();
+    let mut looks = tokio::time::interval(std::time::Duration::from_millis(50));
+    loop {
+        let told = asked.cluster(&[&topic.name], PATIENCE).await.expect("told");
+        if told.topics[&topic.name].partitions[&partition].broker.is_none() {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "nobody leads it in time");
+        looks.tick().await;
+    }
+}
+
+async fn identity(admin: &ProtocolClient, id: &str) -> Identity {
+    admin.describe(&[id], PATIENCE).await.expect("told").remove(id).flatten().expect("known").identity
+}
+
+async fn until_state(admin: &ProtocolClient, id: &str, state: State) -> Identity {
+    let started = Instant::now();
+    let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
+    loop {
+        let told = admin.describe(&[id], PATIENCE).await.expect("told").remove(id).flatten().expect("known");
+        if told.state == state {
+            return told.identity;
+        }
+        assert!(started.elapsed() < PATIENCE, "{state:?} in time, and not {told:?}");
+        looks.tick().await;
+    }
+}
+
+/// [KSK-09] [KSK-10] [KSK-26] the only replica of a partition is away when its transaction is committed: the coordinator calls the
+/// commit complete, and leaves its marker out. The sink writes it when the replica is back, readers see every record, and
+/// the id is not used again before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marker_that_the_coordinator_has_left_out_is_written_when_the_partition_is_led_again() {
+    let kafka = Kafka::builder().brokers(3).start().expect("three brokers");
+    let topic = Topic::spread(kafka.bootstrap()).await;
+    let mut driven = Driven::open(&topic, topic.config().topics([&topic.name])).await;
+    let keys = key_of_each_partition(&mut driven, &topic).await;
+    let before = driven.metrics.snapshot(Timestamp(0)).committed as usize;
+    let handle = prepare(&mut driven, 100, &keys).await;
+    let admin = client(kafka.bootstrap());
+    let id = handle.transactional_id.as_str();
+    let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
+    let (away, elsewhere) = if coordinator == 3 { (2, keys[2]) } else { (3, keys[1]) };
+    let broker = |id: i32| kafka.broker(usize::try_from(id).expect("a broker"));
+
+    broker(away).kill();
+    // What the coordinator believes is what counts.
+    until_nobody_leads(&client(&broker(coordinator).address()), &topic, away - 1).await;
+    driven.sink.commit(&handle).await.expect("commit");
+    let committed = until_state(&admin, id, State::CompleteCommit).await;
+    assert_eq!(driven.metrics.snapshot(Timestamp(0)).markers_written, 0, "nobody could write it");
+    // The next checkpoint is complete: no start will ask for the transaction any more.
+    for sequence in [101, 102] {
+        let next = prepare(&mut driven, sequence, &[elsewhere]).await;
+        driven.sink.commit(&next).await.expect("commit");
+    }
+    assert_eq!(until_state(&admin, id, State::CompleteCommit).await, committed, "the id is not used again");
+
+    broker(away).restart().expect("it comes back");
+    let read = topic.texts_once_there_are(before + keys.len() + 2);
+    let seen = keys.map(|key| read.iter().filter(|text| *text == key).count());
+    assert_eq!(seen.iter().sum::<usize>(), read.len(), "{read:?}");
+    assert!(seen.iter().all(|count| *count >= 2), "each once before and once in it: {read:?}");
+    assert_eq!(driven.metrics.snapshot(Timestamp(0)).markers_written, 1);
+    // It is seen, so the id is used again.
+    for sequence in 103.. {
+        let next = prepare(&mut driven, sequence, &[elsewhere]).await;
+        driven.sink.commit(&next).await.expect("commit");
+        if identity(&admin, id).await.epoch > committed.epoch {
+            break;
+        }
+        assert!(sequence < 10_000, "it is seen in time");
+    }
+    driven.sink.close().await;
+}
