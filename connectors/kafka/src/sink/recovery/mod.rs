@@ -47,4 +47,6 @@ pub use name::{NameError, SlotName, TransactionNaming};
 pub use outcome::{Outcome, outcome};
 pub use plan::{Plan, Standing, TornPolicy, plan, plan_by_fates};
 pub use prepared::{NotPrepared, check_prepared};
-pub(crate) use seen::{CommittedTransaction, LeftOut, OpenProducer, Place, Seen, Told, is_complete, seen};
+pub(crate) use seen::{
+    CommittedTransaction, Completion, LeftOut, OpenProducer, Place, Seen, Told, completion, seen,
+};

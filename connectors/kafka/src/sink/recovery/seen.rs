@@ -13,6 +13,7 @@
 //!                                      the cluster has no such partition any more      seen by nobody
 //! ```
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use levada_core::Timestamp;
@@ -98,7 +99,7 @@ pub(crate) fn seen(
     description: &Description,
     told: &BTreeMap<Place, Told>,
 ) -> Seen {
-    if !is_complete(transaction, description) {
+    if completion(transaction, description) != Completion::Complete {
         return Seen::NotYet;
     }
     let left_out: Vec<LeftOut> =
@@ -111,23 +112,40 @@ pub(crate) fn seen(
     }
 }
 
-/// Whether the coordinator has dealt with all markers of a transaction that it has to commit.
-pub(crate) fn is_complete(transaction: &CommittedTransaction, description: &Description) -> bool {
+/// How far the coordinator is with a transaction that it has to commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// It has dealt with all markers.
+    Complete,
+    /// Not yet.
+    NotYet,
+    /// It says what cannot be of a transaction whose commit is decided. Nothing follows, also from waiting.
+    Contradicted,
+}
+
+/// Tells how far the coordinator is.
+pub(crate) fn completion(transaction: &CommittedTransaction, description: &Description) -> Completion {
+    use Completion::{Complete, Contradicted, NotYet};
     // Ids expire, and go to another producer, only when nothing of them is to be done.
-    let Description::Found(found) = description else { return true };
+    let Description::Found(found) = description else { return Complete };
     if found.producer_id != transaction.producer_id {
-        return true;
+        return Complete;
     }
     let is_another = matches!((transaction.start, found.start), (Some(ours), Some(theirs)) if ours != theirs);
     match (found.epoch.cmp(&transaction.epoch), found.state) {
-        // An id is initialised, which raises the epoch, when its last transaction is complete. But a timeout raises it in the
-        // middle of one: that cannot be of a transaction whose commit is decided, so nothing follows.
-        (std::cmp::Ordering::Greater, TransactionState::PrepareAbort | TransactionState::CompleteAbort) => {
-            is_another
+        (Ordering::Less, _) => Contradicted,
+        (Ordering::Equal, _) if is_another => Contradicted,
+        (Ordering::Equal, TransactionState::CompleteCommit | TransactionState::Dead) => Complete,
+        (Ordering::Equal, TransactionState::Ongoing | TransactionState::PrepareCommit) => NotYet,
+        (Ordering::Equal, _) => Contradicted,
+        // A timeout raises the epoch in the middle of a transaction.
+        (Ordering::Greater, TransactionState::PrepareAbort | TransactionState::CompleteAbort)
+            if !is_another =>
+        {
+            Contradicted
         }
-        (std::cmp::Ordering::Greater, _) => true,
-        (std::cmp::Ordering::Equal, TransactionState::CompleteCommit | TransactionState::Dead) => !is_another,
-        _ => false,
+        // An id is initialised when its last transaction is complete.
+        (Ordering::Greater, _) => Complete,
     }
 }
 
@@ -206,25 +224,33 @@ mod tests {
     /// [KSK-09] a marker that may be on its way is not taken for one that was left out.
     #[test]
     fn nothing_was_left_out_before_the_coordinator_is_through() {
+        use Completion::{Complete, Contradicted as No, NotYet};
         use TransactionState::{
             CompleteAbort, CompleteCommit, Dead, Empty, Ongoing, Other, PrepareAbort, PrepareCommit,
         };
         let table = [
             //                epoch 4, 5, 6, 7
-            (Empty, [false, false, true, true]),
-            (Ongoing, [false, false, true, true]),
-            (PrepareCommit, [false, false, true, true]),
-            (CompleteCommit, [false, true, true, true]),
-            (PrepareAbort, [false, false, false, false]),
-            (CompleteAbort, [false, false, false, false]),
-            (Dead, [false, true, true, true]),
-            (Other, [false, false, true, true]),
+            (Empty, [No, No, Complete, Complete]),
+            (Ongoing, [No, NotYet, Complete, Complete]),
+            (PrepareCommit, [No, NotYet, Complete, Complete]),
+            (CompleteCommit, [No, Complete, Complete, Complete]),
+            (PrepareAbort, [No, No, No, No]),
+            (CompleteAbort, [No, No, No, No]),
+            (Dead, [No, Complete, Complete, Complete]),
+            (Other, [No, No, Complete, Complete]),
         ];
         for (state, expected) in table {
             let told = [4, 5, 6, 7].map(|epoch| {
-                let seen = judged(&described(state, epoch), [open(PRODUCER, 5), nothing()]);
-                assert!(seen != Seen::Everywhere, "{state:?} in epoch {epoch}");
-                seen != Seen::NotYet
+                let description = described(state, epoch);
+                let seen = judged(&description, [open(PRODUCER, 5), nothing()]);
+                let completion = completion(&transaction(), &description);
+                assert_eq!(
+                    seen == Seen::NotYet,
+                    completion != Complete,
+                    "{state:?} in epoch {epoch}: {seen:?}"
+                );
+                assert_ne!(seen, Seen::Everywhere);
+                completion
             });
             assert_eq!(told, expected, "{state:?}");
         }
@@ -238,6 +264,7 @@ mod tests {
         let ours = CommittedTransaction { start: Some(Timestamp(501)), ..transaction() };
         let told = [(place(0), open(PRODUCER, 5))].into();
         assert_eq!(seen(&ours, &committed(), &told), Seen::NotYet);
+        assert_eq!(completion(&ours, &committed()), Completion::Contradicted);
     }
 
     /// A leader that has no marker of the producer takes any coordinator's.

@@ -21,8 +21,8 @@ use super::error::ResolveError;
 use super::resolver::{Resolver, described};
 use crate::protocol::{ActiveProducer, CommitMarker, ErrorCode, Look, ProtocolError, TransactionAdmin as _};
 use crate::sink::recovery::{
-    CommittedTransaction, Description, LeftOut, OpenProducer, Partitions, Place, Seen, Told,
-    TransactionHandle, TransactionNaming, is_complete, seen,
+    CommittedTransaction, Completion, Description, LeftOut, OpenProducer, Partitions, Place, Seen, Told,
+    TransactionHandle, TransactionNaming, completion, seen,
 };
 
 /// Markers are mostly there in milliseconds.
@@ -96,10 +96,13 @@ impl Seeing<'_> {
                     let found = told.remove(id).flatten();
                     let description =
                         found.map_or(Description::NotFound, |one| Description::Found(described(one)));
-                    if is_complete(self.transaction, &description) {
-                        return Ok(description);
+                    match completion(self.transaction, &description) {
+                        Completion::Complete => return Ok(description),
+                        Completion::NotYet => None,
+                        Completion::Contradicted => {
+                            return Err(self.unchecked("all of them".to_owned(), None));
+                        }
                     }
-                    None
                 }
                 Err(error) if error.is_retriable() => Some(Arc::new(error)),
                 Err(error) => return Err(self.unchecked("all of them".to_owned(), Some(Arc::new(error)))),
