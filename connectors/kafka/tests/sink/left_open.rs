@@ -5,6 +5,7 @@ use std::time::Duration;
 use levada_core::CheckpointId;
 use levada_kafka::sink::metrics::SinkMetrics;
 use levada_kafka::sink::recovery::TransactionHandle;
+use levada_kafka::sink::writer::TransactionalWriter;
 use levada_testcontainers::{Kafka, KafkaBuilder, Security};
 use rdkafka::producer::{BaseRecord, Producer as _};
 
@@ -78,6 +79,25 @@ async fn start_makes_visible_what_earlier_attempts_have_committed() {
     let mut next = Attempt::open(&topic, 2).await;
     next.fence(&[]).await;
     assert_eq!(texts(&topic), ["seen", "hidden", "seen"], "and not what the other one has hidden");
+}
+
+/// [KSK-12] [KSK-28] the same of a writer: what its handles name, and what it finds by its names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_of_a_writer_makes_visible_what_is_committed() {
+    let kafka = credulous().start().expect("a broker");
+    for is_noted in [true, false] {
+        let topic = Topic::at(kafka.bootstrap(), 1, &[]).await;
+        let id = format!("{}.orders.writer.a1.s0.t0", topic.name);
+        let handle = leave_open(&topic, &id).await;
+        // One knows the topic by the handle, the other by the configuration.
+        let (config, noted) = match is_noted {
+            true => (topic.config(), vec![handle]),
+            false => (topic.config().topics([&topic.name]), vec![]),
+        };
+        let mut writer = TransactionalWriter::new(config, &topic.name, "orders", 2).expect("it works");
+        writer.resolve(&noted).await.expect("resolved");
+        assert_eq!(texts(&topic), ["seen", "hidden"], "noted: {is_noted}");
+    }
 }
 
 /// [KSK-09] [KSK-19] without the right to write a marker the commit fails, and says what is hidden, from where on, what not to do

@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use levada_core::batch::RawRecord;
 use levada_core::template::TwoPhaseCommitSink;
-use levada_core::{BatchBuilder, SplitId, Timestamp};
+use levada_core::{BatchBuilder, CheckpointId, ErrorClass, SinkError, SplitId, Timestamp};
 use levada_kafka::protocol::{Identity, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use levada_kafka::sink::producing::KafkaSinkConfig;
 use levada_kafka::sink::recovery::TransactionHandle;
-use levada_testcontainers::Kafka;
+use levada_testcontainers::{Broker, Kafka, Security};
 
-use super::support::{PATIENCE, Topic, now};
+use super::acl;
+use super::support::{PATIENCE, Topic, chain, context, now};
 use super::two_phase::{Driven, name};
 
 fn client(address: &str) -> ProtocolClient {
@@ -20,18 +22,22 @@ fn client(address: &str) -> ProtocolClient {
 /// Pre-commits a transaction with a record for each of these keys, its key the value.
 async fn prepare(driven: &mut Driven, sequence: u64, keys: &[&str]) -> TransactionHandle {
     let mut handle = driven.sink.begin(&name(sequence)).await.expect("begin");
+    write(driven, &mut handle, keys).await.expect("write");
+    driven.sink.pre_commit(&mut handle).await.expect("pre-commit");
+    handle
+}
+
+async fn write(driven: &mut Driven, handle: &mut TransactionHandle, keys: &[&str]) -> Result<(), SinkError> {
     let mut batch = BatchBuilder::new();
     let split = batch.split(&SplitId::new("flights", 3));
-    for (offset, key) in (sequence * 100..).zip(keys) {
+    for (offset, key) in (0..).zip(keys) {
         let bytes = Some(key.as_bytes());
         batch.push(
             split,
             RawRecord { offset, timestamp: Timestamp(1), key: bytes, value: bytes, ..RawRecord::default() },
         );
     }
-    driven.sink.write(&mut handle, batch.finish().0, &now()).await.expect("write");
-    driven.sink.pre_commit(&mut handle).await.expect("pre-commit");
-    handle
+    driven.sink.write(handle, batch.finish().0, &now()).await
 }
 
 /// Finds a key for each partition, by a transaction for each key that is tried.
@@ -63,7 +69,7 @@ async fn until_nobody_leads(asked: &ProtocolClient, topic: &Topic, partition: i3
     }
 }
 
-async fn identity(admin: &ProtocolClient, id: &str) -> Identity {
+async fn identity_of(admin: &ProtocolClient, id: &str) -> Identity {
     admin.describe(&[id], PATIENCE).await.expect("told").remove(id).flatten().expect("known").identity
 }
 
@@ -80,6 +86,44 @@ async fn until_state(admin: &ProtocolClient, id: &str, state: State) -> Identity
     }
 }
 
+/// A transaction that is committed, whose marker is left out in a partition: its only replica is away.
+struct LeftOut {
+    handle: TransactionHandle,
+    away: i32,
+    /// A key of a partition that is led.
+    elsewhere: &'static str,
+    keys: [&'static str; 3],
+    /// As the coordinator tells it.
+    identity: Identity,
+}
+
+impl LeftOut {
+    /// Commits a transaction with a record in each partition of a topic that is spread, while one broker is away.
+    async fn make(kafka: &Kafka, topic: &Topic, driven: &mut Driven) -> LeftOut {
+        let keys = key_of_each_partition(driven, topic).await;
+        let handle = prepare(driven, 100, &keys).await;
+        let admin = client(kafka.bootstrap());
+        let id = handle.transactional_id.as_str();
+        let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
+        let (away, elsewhere) = if coordinator == 3 { (2, keys[2]) } else { (3, keys[1]) };
+        broker(kafka, away).kill();
+        // What the coordinator believes is what counts.
+        until_nobody_leads(&client(&broker(kafka, coordinator).address()), topic, away - 1).await;
+        driven.sink.commit(&handle).await.expect("commit");
+        let identity = until_state(&admin, id, State::CompleteCommit).await;
+        assert_eq!(markers_written(driven), 0, "nobody could write it");
+        LeftOut { handle, away, elsewhere, keys, identity }
+    }
+}
+
+fn broker(kafka: &Kafka, id: i32) -> &Broker {
+    kafka.broker(usize::try_from(id).expect("a broker"))
+}
+
+fn markers_written(driven: &Driven) -> u64 {
+    driven.metrics.snapshot(Timestamp(0)).markers_written
+}
+
 /// [KSK-09] [KSK-10] [KSK-26] the only replica of a partition is away when its transaction is committed: the coordinator calls the
 /// commit complete, and leaves its marker out. The sink writes it when the replica is back, readers see every record, and
 /// the id is not used again before.
@@ -88,43 +132,92 @@ async fn marker_that_the_coordinator_has_left_out_is_written_when_the_partition_
     let kafka = Kafka::builder().brokers(3).start().expect("three brokers");
     let topic = Topic::spread(kafka.bootstrap()).await;
     let mut driven = Driven::open(&topic, topic.config().topics([&topic.name])).await;
-    let keys = key_of_each_partition(&mut driven, &topic).await;
-    let before = driven.metrics.snapshot(Timestamp(0)).committed as usize;
-    let handle = prepare(&mut driven, 100, &keys).await;
-    let admin = client(kafka.bootstrap());
-    let id = handle.transactional_id.as_str();
-    let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
-    let (away, elsewhere) = if coordinator == 3 { (2, keys[2]) } else { (3, keys[1]) };
-    let broker = |id: i32| kafka.broker(usize::try_from(id).expect("a broker"));
-
-    broker(away).kill();
-    // What the coordinator believes is what counts.
-    until_nobody_leads(&client(&broker(coordinator).address()), &topic, away - 1).await;
-    driven.sink.commit(&handle).await.expect("commit");
-    let committed = until_state(&admin, id, State::CompleteCommit).await;
-    assert_eq!(driven.metrics.snapshot(Timestamp(0)).markers_written, 0, "nobody could write it");
+    let LeftOut { handle, away, elsewhere, keys, identity } =
+        LeftOut::make(&kafka, &topic, &mut driven).await;
+    let before = driven.metrics.snapshot(Timestamp(0)).committed as usize - 1;
+    let (admin, id) = (client(kafka.bootstrap()), handle.transactional_id.as_str());
     // The next checkpoint is complete: no start will ask for the transaction any more.
     for sequence in [101, 102] {
         let next = prepare(&mut driven, sequence, &[elsewhere]).await;
         driven.sink.commit(&next).await.expect("commit");
     }
-    assert_eq!(until_state(&admin, id, State::CompleteCommit).await, committed, "the id is not used again");
+    assert_eq!(until_state(&admin, id, State::CompleteCommit).await, identity, "the id is not used again");
 
-    broker(away).restart().expect("it comes back");
+    broker(&kafka, away).restart().expect("it comes back");
     let read = topic.texts_once_there_are(before + keys.len() + 2);
     let seen = keys.map(|key| read.iter().filter(|text| *text == key).count());
     // Once when the key was tried, once in it, and two behind it.
     let expected = keys.map(|key| if key == elsewhere { 4 } else { 2 });
     assert_eq!((seen, read.len()), (expected, before + keys.len() + 2), "{read:?}");
-    assert_eq!(driven.metrics.snapshot(Timestamp(0)).markers_written, 1);
+    assert_eq!(markers_written(&driven), 1);
     // It is seen, so the id is used again.
     for sequence in 103.. {
         let next = prepare(&mut driven, sequence, &[elsewhere]).await;
         driven.sink.commit(&next).await.expect("commit");
-        if identity(&admin, id).await.epoch > committed.epoch {
+        if identity_of(&admin, id).await.epoch > identity.epoch {
             break;
         }
         assert!(sequence < 10_000, "it is seen in time");
     }
     driven.sink.close().await;
+}
+
+/// [KSK-04] [KSK-09] where the marker may not be written, the sink fails at one of its next calls, and says so; a new run of it
+/// in the same process does so before it fences anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marker_that_may_not_be_written_fails_the_next_call_and_the_next_start() {
+    let kafka = acl::authorizing(Kafka::builder().brokers(3).secured())
+        .property("super.users", "User:ANONYMOUS")
+        .start()
+        .expect("three brokers");
+    let topic = Topic::spread(kafka.bootstrap()).await;
+    let properties = kafka.client_properties(Security::Tls).expect("TLS");
+    let (addresses, others): (Vec<_>, Vec<_>) =
+        properties.into_iter().partition(|(name, _)| name == "bootstrap.servers");
+    // No topic is named: what is known of it is the handle.
+    let config = KafkaSinkConfig::new(&addresses[0].1).properties(others.into_iter().collect());
+    let mut driven = Driven::open(&topic, config.clone()).await;
+    acl::reserve_cluster(&kafka).await;
+    let left_out = LeftOut::make(&kafka, &topic, &mut driven).await;
+    broker(&kafka, left_out.away).restart().expect("it comes back");
+    let failed = fails(&mut driven, left_out.elsewhere).await;
+    says_what_to_do(&failed, &left_out, &topic);
+    driven.sink.close().await;
+
+    let mut again = Driven::new(&topic, config);
+    again.sink.open(context()).await.expect("open");
+    let next_attempt = CheckpointId { attempt: 8, sequence: 1 };
+    let failed = again.sink.fence(next_attempt, &[]).await.expect_err("it is not seen");
+    says_what_to_do(&failed, &left_out, &topic);
+}
+
+/// Writes transactions until a call fails.
+async fn fails(driven: &mut Driven, key: &str) -> SinkError {
+    for sequence in 101..10_000 {
+        let mut handle = match driven.sink.begin(&name(sequence)).await {
+            Ok(handle) => handle,
+            Err(failed) => return failed,
+        };
+        let written = write(driven, &mut handle, &[key]).await;
+        if let Err(failed) = written {
+            return failed;
+        }
+        if let Err(failed) = driven.sink.pre_commit(&mut handle).await {
+            return failed;
+        }
+        driven.sink.commit(&handle).await.expect("commit");
+    }
+    panic!("it fails in time");
+}
+
+fn says_what_to_do(failed: &SinkError, left_out: &LeftOut, topic: &Topic) {
+    assert_eq!(failed.class, ErrorClass::Reconnect, "the right may be granted");
+    let said = chain(failed);
+    let place = format!("{}[{}], from offset", topic.name, left_out.away - 1);
+    let id = left_out.handle.transactional_id.as_str();
+    for part in
+        [id, &place, "Do NOT abort it", "Grant ALTER on the cluster", "CLUSTER_AUTHORIZATION_FAILED (31)"]
+    {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
 }
