@@ -72,7 +72,7 @@ async fn create(kafka: &Kafka, creations: Vec<AclCreation>) {
     let mut frame = BytesMut::new();
     header.encode(&mut frame, 2).expect("a header");
     request.encode(&mut frame, VERSION).expect("a request");
-    let mut broker = TcpStream::connect(kafka.bootstrap()).await.expect("connect");
+    let mut broker = TcpStream::connect(kafka.broker(1).address()).await.expect("connect");
     let mut sized = BytesMut::new();
     sized.put_u32(frame.len() as u32);
     sized.extend_from_slice(&frame);
