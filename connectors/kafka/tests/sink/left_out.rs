@@ -1,13 +1,13 @@
 //! Markers that a coordinator leaves out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use levada_core::batch::RawRecord;
 use levada_core::template::TwoPhaseCommitSink;
 use levada_core::{BatchBuilder, CheckpointId, ErrorClass, SinkError, SplitId, Timestamp};
 use levada_kafka::protocol::{Identity, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
 use levada_kafka::sink::producing::KafkaSinkConfig;
-use levada_kafka::sink::recovery::TransactionHandle;
+use levada_kafka::sink::recovery::{TransactionHandle, TransactionNaming};
 use levada_testcontainers::{Broker, Kafka, Security};
 
 use super::acl;
@@ -55,16 +55,17 @@ async fn key_of_each_partition(driven: &mut Driven, topic: &Topic) -> [&'static 
     panic!("keys for all partitions, and not {found:?}");
 }
 
-/// Waits until a broker says that nobody leads a partition.
-async fn until_nobody_leads(asked: &ProtocolClient, topic: &Topic, partition: i32) {
+/// Waits until a broker says that nobody leads partitions that another one led.
+async fn until_nobody_leads_those_of(away: i32, asked: &ProtocolClient, topic: &str) {
     let started = Instant::now();
-    let mut looks = tokio::time::interval(std::time::Duration::from_millis(50));
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
     loop {
-        let told = asked.cluster(&[&topic.name], PATIENCE).await.expect("told");
-        if told.topics[&topic.name].partitions[&partition].broker.is_none() {
+        let told = asked.cluster(&[topic], PATIENCE).await.expect("told");
+        let leaders: Vec<_> = told.topics[topic].partitions.values().map(|leader| leader.broker).collect();
+        if leaders.contains(&None) && !leaders.contains(&Some(away)) {
             return;
         }
-        assert!(started.elapsed() < PATIENCE, "nobody leads it in time");
+        assert!(started.elapsed() < PATIENCE, "nobody leads them in time: {leaders:?}");
         looks.tick().await;
     }
 }
@@ -75,7 +76,7 @@ async fn identity_of(admin: &ProtocolClient, id: &str) -> Identity {
 
 async fn until_state(admin: &ProtocolClient, id: &str, state: State) -> Identity {
     let started = Instant::now();
-    let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
     loop {
         let told = admin.describe(&[id], PATIENCE).await.expect("told").remove(id).flatten().expect("known");
         if told.state == state {
@@ -108,7 +109,8 @@ impl LeftOut {
         let (away, elsewhere) = if coordinator == 3 { (2, keys[2]) } else { (3, keys[1]) };
         broker(kafka, away).kill();
         // What the coordinator believes is what counts.
-        until_nobody_leads(&client(&broker(kafka, coordinator).address()), topic, away - 1).await;
+        let asked = client(&broker(kafka, coordinator).address());
+        until_nobody_leads_those_of(away, &asked, &topic.name).await;
         driven.sink.commit(&handle).await.expect("commit");
         let identity = until_state(&admin, id, State::CompleteCommit).await;
         assert_eq!(markers_written(driven), 0, "nobody could write it");
@@ -149,7 +151,6 @@ async fn marker_that_the_coordinator_has_left_out_is_written_when_the_partition_
     // Once when the key was tried, once in it, and two behind it.
     let expected = keys.map(|key| if key == elsewhere { 4 } else { 2 });
     assert_eq!((seen, read.len()), (expected, before + keys.len() + 2), "{read:?}");
-    assert_eq!(markers_written(&driven), 1);
     // It is seen, so the id is used again.
     for sequence in 103.. {
         let next = prepare(&mut driven, sequence, &[elsewhere]).await;
@@ -159,7 +160,45 @@ async fn marker_that_the_coordinator_has_left_out_is_written_when_the_partition_
         }
         assert!(sequence < 10_000, "it is seen in time");
     }
+    assert_eq!(markers_written(&driven), 1);
     driven.sink.close().await;
+}
+
+/// [KSK-15] the offset that tells of a transaction whose id is forgotten has a marker of its own: it is written, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marker_of_the_offset_in_a_transaction_is_written_when_its_partition_is_led_again() {
+    let offsets = ("offsets.topic.replication.factor", "1");
+    let kafka = Kafka::builder().brokers(3).property(offsets.0, offsets.1).start().expect("three brokers");
+    let topic = Topic::replicated(kafka.bootstrap()).await;
+    let mut driven = Driven::open(&topic, topic.config().topics([&topic.name])).await;
+    let admin = client(kafka.bootstrap());
+    let mut sequence = 0;
+    let (handle, group, coordinator, away) = loop {
+        sequence += 1;
+        let handle = prepare(&mut driven, sequence, &["a"]).await;
+        let id = handle.transactional_id.as_str();
+        let group = TransactionNaming::marker_group(id);
+        let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
+        let of_group = admin.find_group_coordinator(&group, PATIENCE).await.expect("found");
+        if of_group != coordinator {
+            break (handle, group, coordinator, of_group);
+        }
+        driven.sink.commit(&handle).await.expect("commit");
+    };
+    broker(&kafka, away).kill();
+    let asked = client(&broker(&kafka, coordinator).address());
+    until_nobody_leads_those_of(away, &asked, "__consumer_offsets").await;
+    driven.sink.commit(&handle).await.expect("commit");
+    until_state(&asked, &handle.transactional_id, State::CompleteCommit).await;
+    assert_eq!(markers_written(&driven), 0, "nobody could write it");
+
+    broker(&kafka, away).restart().expect("it comes back");
+    let place = [(topic.name.clone(), [0].into())].into();
+    let stable = admin.stable_offsets(&group, &place, PATIENCE).await.expect("decided");
+    assert_eq!(stable[&(topic.name.clone(), 0)].offset, sequence);
+    // Closing waits for the look behind it.
+    driven.sink.close().await;
+    assert_eq!(markers_written(&driven), 1);
 }
 
 /// [KSK-04] [KSK-09] where the marker may not be written, the sink fails at one of its next calls, and says so; a new run of it
