@@ -33,6 +33,16 @@ impl Identity {
             .is_some_and(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'))
     }
 
+    /// Tells whether all of its threads are stopped, or it is gone. A stop takes effect when a thread next runs, which is late on
+    /// a busy machine; until then the others go on.
+    pub(super) fn is_stopped(self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return true };
+        let states = threads.flatten().filter_map(|thread| {
+            parse_stat(&fs::read_to_string(thread.path().join("stat")).ok()?).map(|stat| stat.state)
+        });
+        !self.is_alive() || states.into_iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+    }
+
     /// Sends a signal, unless the process is gone. A process that ends in between is no error.
     pub(crate) fn signal(self, signal: Signal) {
         if self.is_alive() {

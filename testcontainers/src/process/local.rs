@@ -74,10 +74,11 @@ impl LocalServer {
         }
     }
 
-    fn signal_all(&self, signal: Signal) -> Result<(), Error> {
+    /// Does something to a process that runs.
+    fn with_running(&self, act: impl FnOnce(&ServerProcess)) -> Result<(), Error> {
         match self.process().as_ref().filter(|process| process.identity().is_alive()) {
             Some(process) => {
-                process.signal_all(signal);
+                act(process);
                 Ok(())
             }
             None => Err(Error::NotRunning { server: self.launch.server }),
@@ -113,11 +114,11 @@ impl Server for LocalServer {
     }
 
     fn pause(&self) -> Result<(), Error> {
-        self.signal_all(Signal::SIGSTOP)
+        self.with_running(ServerProcess::pause)
     }
 
     fn resume(&self) -> Result<(), Error> {
-        self.signal_all(Signal::SIGCONT)
+        self.with_running(|process| process.signal_all(Signal::SIGCONT))
     }
 
     fn pid(&self) -> Option<i32> {

@@ -58,6 +58,14 @@ impl ServerProcess {
         }
     }
 
+    /// Stops the process and its children where they stand (SIGSTOP), and returns when they do.
+    pub(super) fn pause(&self) {
+        self.signal_all(Signal::SIGSTOP);
+        let mut all = children_of(self.identity);
+        all.push(self.identity);
+        wait_for(Duration::from_secs(10), || all.iter().all(|one| one.is_stopped()).then_some(()));
+    }
+
     /// Waits until the process has ended by itself or by an earlier signal.
     pub(crate) fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Error> {
         wait_for(patience, || self.ended())

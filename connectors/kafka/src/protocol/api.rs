@@ -6,6 +6,7 @@ use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, ApiVersionsRequest, DescribeConfigsRequest, DescribeProducersRequest,
     DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
     ListTransactionsRequest, MetadataRequest, OffsetFetchRequest, TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 };
 use kafka_protocol::protocol::Request;
 
@@ -189,6 +190,15 @@ impl Api for TxnOffsetCommitRequest {
     const OURS: VersionSpan = VersionSpan { min: 3, max: 4 };
     const CHANGES: bool = true;
     const LAYOUT: Layout = flexible_from(3, &[Fixed(4), Array(&[Text, Array(&[Fixed(4), Fixed(2)])])]);
+}
+
+impl Api for WriteTxnMarkersRequest {
+    const NAME: &'static str = "WriteTxnMarkers";
+    const NEEDED_FOR: &'static str = "making a committed transaction visible whose marker was left out";
+    const OURS: VersionSpan = VersionSpan { min: 1, max: 1 };
+    const CHANGES: bool = true;
+    const LAYOUT: Layout =
+        flexible_from(1, &[Array(&[Fixed(8), Array(&[Text, Array(&[Fixed(4), Fixed(2)])])])]);
 }
 
 impl Api for InitProducerIdRequest {

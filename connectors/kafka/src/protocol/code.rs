@@ -9,10 +9,16 @@ use kafka_protocol::error::ResponseError;
 pub struct ErrorCode(pub i16);
 
 impl ErrorCode {
+    /// There is no such topic or partition, or this broker has not heard of it.
+    pub const UNKNOWN_TOPIC_OR_PARTITION: ErrorCode = ErrorCode(3);
     /// The coordinator reads its log.
     pub const COORDINATOR_LOAD_IN_PROGRESS: ErrorCode = ErrorCode(14);
     /// There is no coordinator now.
     pub const COORDINATOR_NOT_AVAILABLE: ErrorCode = ErrorCode(15);
+    /// We may not use the topic like that.
+    pub const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
+    /// We may not do that to the cluster.
+    pub const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
     /// Another broker is the coordinator.
     pub const NOT_COORDINATOR: ErrorCode = ErrorCode(16);
     /// The API is not spoken in this version.

@@ -20,6 +20,9 @@ use kafka_protocol::messages::offset_fetch_response::{
 use kafka_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
+use kafka_protocol::messages::write_txn_markers_response::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+};
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, ApiVersionsRequest, ApiVersionsResponse, BrokerId,
     DescribeConfigsRequest, DescribeConfigsResponse, DescribeProducersRequest, DescribeProducersResponse,
@@ -27,6 +30,7 @@ use kafka_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, GroupId, InitProducerIdRequest, InitProducerIdResponse,
     ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchRequest,
     OffsetFetchResponse, TopicName, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 use kafka_protocol::protocol::{Decodable as _, Encodable as _, StrBytes};
 use proptest::prelude::*;
@@ -152,6 +156,14 @@ fn marked() -> TxnOffsetCommitResponse {
     TxnOffsetCommitResponse::default().with_topics(vec![of_topic; 2])
 }
 
+fn completed() -> WriteTxnMarkersResponse {
+    let partition = WritableTxnMarkerPartitionResult::default().with_error_code(6);
+    let of_topic =
+        WritableTxnMarkerTopicResult::default().with_name(topic("t")).with_partitions(vec![partition; 2]);
+    let marker = WritableTxnMarkerResult::default().with_topics(vec![of_topic; 2]);
+    WriteTxnMarkersResponse::default().with_markers(vec![marker; 2])
+}
+
 fn settings() -> DescribeConfigsResponse {
     let synonym = DescribeConfigsSynonym::default().with_name(text("s")).with_value(Some(text("1")));
     let setting = DescribeConfigsResourceResult::default()
@@ -177,6 +189,7 @@ fn layouts_fit_what_the_codec_writes_in_every_version_that_is_spoken() {
     hold::<EndTxnRequest>(&EndTxnResponse::default());
     hold::<AddOffsetsToTxnRequest>(&AddOffsetsToTxnResponse::default());
     hold::<TxnOffsetCommitRequest>(&marked());
+    hold::<WriteTxnMarkersRequest>(&completed());
     hold::<InitProducerIdRequest>(&InitProducerIdResponse::default());
     hold::<OffsetFetchRequest>(&offsets());
     hold::<DescribeConfigsRequest>(&settings());

@@ -31,6 +31,8 @@ mod check;
 mod client;
 mod cluster;
 mod code;
+#[cfg(feature = "sink")]
+mod complete;
 mod config;
 mod connect;
 mod connection;
@@ -63,9 +65,12 @@ pub use api::VersionSpan;
 pub use client::ProtocolClient;
 pub use cluster::{Cluster, Leader, Topic, TopicId};
 pub use code::ErrorCode;
+#[cfg(feature = "sink")]
+pub(crate) use complete::CommitMarker;
 pub use config::{ConfigError, ProtocolConfig};
 pub use error::ProtocolError;
 pub use offsets::Committed;
 pub use producers::ActiveProducer;
+pub(crate) use producers::Look;
 pub use settings::Settings;
 pub use transaction::{Described, Ending, Identity, Listed, State, TransactionKey};

@@ -15,6 +15,10 @@ use super::error::{ProtocolError, accepted};
 use super::known::CoordinatorOf;
 use super::retry::Call;
 
+/// Where brokers keep what groups have committed.
+#[cfg(feature = "sink")]
+const OFFSETS: &str = "__consumer_offsets";
+
 /// What a group has committed of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
@@ -51,6 +55,24 @@ impl ProtocolClient {
         within: Duration,
     ) -> Result<BTreeMap<(String, i32), Committed>, ProtocolError> {
         self.offsets(group, request(group, partitions), within).await
+    }
+
+    /// Returns the partition that keeps the offsets of a group: its transactions have their markers there, too.
+    ///
+    /// # Errors
+    /// `TOPIC_AUTHORIZATION_FAILED` where we may not describe the topic.
+    #[cfg(feature = "sink")]
+    pub(crate) async fn offsets_partition(
+        &self,
+        group: &str,
+        within: Duration,
+    ) -> Result<(String, i32), ProtocolError> {
+        let cluster = self.cluster(&[OFFSETS], within).await?;
+        let count = cluster.topics.get(OFFSETS).map_or(0, |topic| topic.partitions.len());
+        let count = i32::try_from(count).unwrap_or(i32::MAX);
+        let none = || ProtocolError::UnknownPartition { topic: OFFSETS.to_owned(), partition: 0 };
+        let partition = java_hash(group).checked_abs().unwrap_or(0).checked_rem(count).ok_or_else(none)?;
+        Ok((OFFSETS.to_owned(), partition))
     }
 
     async fn offsets(
@@ -111,4 +133,22 @@ fn read(told: OffsetFetchResponsePartitions) -> Option<Committed> {
     let offset = u64::try_from(told.committed_offset).ok()?;
     let metadata = told.metadata.map(|metadata| metadata.to_string()).unwrap_or_default();
     Some(Committed { offset, metadata })
+}
+
+/// The hash of a text as Java counts it, by which brokers find the partition of a group.
+#[cfg(feature = "sink")]
+fn java_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+#[cfg(all(test, feature = "sink"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_hashed_as_java_does() {
+        assert_eq!((java_hash(""), java_hash("a"), java_hash("abc")), (0, 97, 96_354));
+        // The one number without an absolute value.
+        assert_eq!(java_hash("polygenelubricants"), i32::MIN);
+    }
 }

@@ -1,6 +1,8 @@
 //! DescribeProducers, at the leader of a partition: who holds back readers of committed records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,6 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 use levada_core::Timestamp;
 
 use super::client::ProtocolClient;
+use super::cluster::Told;
 use super::code::ErrorCode;
 use super::error::ProtocolError;
 use super::retry::Call;
@@ -27,6 +30,19 @@ pub struct ActiveProducer {
     pub open_from: Option<u64>,
     /// The timestamp of its last record, if it has written one.
     pub last: Option<Timestamp>,
+    /// The epoch of the coordinator that has written its last marker here, if there is one.
+    pub coordinator_epoch: Option<i32>,
+}
+
+/// What one look at a partition has come to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Its leader has told its producers.
+    Told(Vec<ActiveProducer>),
+    /// There is no such topic or partition, says the cluster.
+    Absent,
+    /// Nobody has told; why.
+    Silent(Arc<ProtocolError>),
 }
 
 impl ProtocolClient {
@@ -59,55 +75,73 @@ impl ProtocolClient {
         partitions: &BTreeMap<String, BTreeSet<i32>>,
         within: Duration,
     ) -> Result<BTreeMap<(String, i32), Vec<ActiveProducer>>, ProtocolError> {
+        let looks = self.look_at(partitions, within).await?;
+        let told = looks.into_iter().filter_map(|(place, look)| match look {
+            Look::Told(producers) => Some((place, producers)),
+            Look::Absent => None,
+            Look::Silent(error) => {
+                tracing::debug!(%error, "a leader does not tell the producers of its partitions");
+                None
+            }
+        });
+        Ok(told.collect())
+    }
+
+    /// The same once, with what has come of each partition.
+    pub(crate) async fn look_at(
+        &self,
+        partitions: &BTreeMap<String, BTreeSet<i32>>,
+        within: Duration,
+    ) -> Result<BTreeMap<(String, i32), Look>, ProtocolError> {
         let mut call = Call::new("DescribeProducers", within);
         let topics: Vec<&str> = partitions.keys().map(String::as_str).collect();
-        let cluster = loop {
+        let told = loop {
             match self.read_cluster(&topics, &call).await {
-                Ok(told) => break told.cluster,
+                Ok(told) => break told,
                 Err(error) => call.pause(error).await?,
             }
         };
+        let mut looks = BTreeMap::new();
         let mut by_leader: BTreeMap<i32, BTreeMap<&str, Vec<i32>>> = BTreeMap::new();
-        for (topic, partitions) in partitions {
-            for &partition in partitions {
-                let known = cluster.topics.get(topic).and_then(|known| known.partitions.get(&partition));
-                if let Some(leader) = known.and_then(|leader| leader.broker) {
-                    by_leader.entry(leader).or_default().entry(topic).or_default().push(partition);
-                }
+        for (topic, partition) in each(partitions) {
+            match leader_in(&told, topic, partition) {
+                Ok(leader) => by_leader.entry(leader).or_default().entry(topic).or_default().push(partition),
+                Err(look) => drop(looks.insert((topic.to_owned(), partition), look)),
             }
         }
-        let parts = by_leader.iter().map(|(leader, asked)| self.describe_producers_at(*leader, asked, &call));
-        Ok(join_all(parts).await.into_iter().flatten().collect())
+        let parts = by_leader.iter().map(|(leader, asked)| self.look_at_leader(*leader, asked, &call));
+        looks.extend(join_all(parts).await.into_iter().flatten());
+        Ok(looks)
     }
 
-    async fn describe_producers_at(
+    async fn look_at_leader(
         &self,
         leader: i32,
         asked: &BTreeMap<&str, Vec<i32>>,
         call: &Call,
-    ) -> Vec<((String, i32), Vec<ActiveProducer>)> {
+    ) -> Vec<((String, i32), Look)> {
         let topics = asked.iter().map(|(topic, partitions)| {
             let name = TopicName(StrBytes::from_string((*topic).to_owned()));
             TopicRequest::default().with_name(name).with_partition_indexes(partitions.clone())
         });
         let request = DescribeProducersRequest::default().with_topics(topics.collect());
-        let answer = match self.ask_broker(leader, &request, call).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::debug!(%error, leader, "a leader does not tell the producers of its partitions");
-                return Vec::new();
-            }
+        let mut answered = self.ask_broker(leader, &request, call).await.map_err(Arc::new);
+        let places = asked.iter().flat_map(|(topic, partitions)| partitions.iter().map(|one| (*topic, *one)));
+        let look = |(topic, partition): (&str, i32)| {
+            let told = match &mut answered {
+                Ok(answer) => take_partition(answer, topic, partition),
+                Err(error) => return ((topic.to_owned(), partition), Look::Silent(Arc::clone(error))),
+            };
+            let of = || format!("DescribeProducers of {topic}[{partition}]");
+            let look = match told.map(|told| (ErrorCode::of(told.error_code), told.active_producers)) {
+                Some((None, producers)) => Look::Told(producers.into_iter().map(active).collect()),
+                // The cluster knows the partition, and this broker has not heard of it yet.
+                None | Some((Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), _)) => no_leader(topic, partition),
+                Some((Some(code), _)) => silent(ProtocolError::refused(&of(), code)),
+            };
+            ((topic.to_owned(), partition), look)
         };
-        let of_topic = answer.topics.into_iter().flat_map(|topic| {
-            let name = topic.name.to_string();
-            topic.partitions.into_iter().map(move |told| (name.clone(), told))
-        });
-        let told = of_topic.filter(|(_, told)| ErrorCode::of(told.error_code).is_none());
-        told.map(|(topic, told)| {
-            let producers = told.active_producers.into_iter().map(active).collect();
-            ((topic, told.partition_index), producers)
-        })
-        .collect()
+        places.map(look).collect()
     }
 
     async fn describe_producers_once(
@@ -121,13 +155,15 @@ impl ProtocolClient {
             .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
             .with_partition_indexes(vec![partition]);
         let request = DescribeProducersRequest::default().with_topics(vec![asked]);
-        let answer = self.ask_broker(leader, &request, call).await?;
-        let told = of_partition(answer, topic, partition)
+        let mut answer = self.ask_broker(leader, &request, call).await?;
+        let told = take_partition(&mut answer, topic, partition)
             .ok_or_else(|| self.malformed(call, "the partition is not in it".to_owned()))?;
         match ErrorCode::of(told.error_code) {
             None => Ok(told.active_producers.into_iter().map(active).collect()),
             // The cluster knows the partition, and this broker has not heard of it yet.
-            Some(ErrorCode(3)) => Err(ProtocolError::NoLeader { topic: topic.to_owned(), partition }),
+            Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
+                Err(ProtocolError::NoLeader { topic: topic.to_owned(), partition })
+            }
             Some(code) => {
                 let message = told.error_message.map(|message| message.to_string());
                 Err(ProtocolError::Refused { request: call.told.clone(), code, message })
@@ -135,7 +171,12 @@ impl ProtocolClient {
         }
     }
 
-    async fn leader(&self, topic: &str, partition: i32, call: &Call) -> Result<i32, ProtocolError> {
+    pub(super) async fn leader(
+        &self,
+        topic: &str,
+        partition: i32,
+        call: &Call,
+    ) -> Result<i32, ProtocolError> {
         let cluster = self.read_cluster(&[topic], call).await?.complete()?;
         let found = cluster.topics.get(topic).and_then(|known| known.partitions.get(&partition));
         let topic = topic.to_owned();
@@ -146,9 +187,38 @@ impl ProtocolClient {
     }
 }
 
-fn of_partition(answer: DescribeProducersResponse, topic: &str, partition: i32) -> Option<PartitionResponse> {
-    let topic = answer.topics.into_iter().find(|told| told.name.as_str() == topic)?;
-    topic.partitions.into_iter().find(|told| told.partition_index == partition)
+fn each(partitions: &BTreeMap<String, BTreeSet<i32>>) -> impl Iterator<Item = (&str, i32)> {
+    partitions.iter().flat_map(|(topic, partitions)| partitions.iter().map(|one| (topic.as_str(), *one)))
+}
+
+fn silent(error: ProtocolError) -> Look {
+    Look::Silent(Arc::new(error))
+}
+
+fn no_leader(topic: &str, partition: i32) -> Look {
+    silent(ProtocolError::NoLeader { topic: topic.to_owned(), partition })
+}
+
+/// Who leads a partition, or what there is to say instead.
+fn leader_in(told: &Told, topic: &str, partition: i32) -> Result<i32, Look> {
+    match (told.cluster.topics.get(topic), told.refused.get(topic)) {
+        (Some(known), _) => match known.partitions.get(&partition) {
+            Some(leader) => leader.broker.ok_or_else(|| no_leader(topic, partition)),
+            None => Err(Look::Absent),
+        },
+        (None, Some(&ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)) => Err(Look::Absent),
+        (None, Some(code)) => Err(silent(ProtocolError::refused(&format!("Metadata of {topic}"), *code))),
+        (None, None) => Err(no_leader(topic, partition)),
+    }
+}
+
+fn take_partition(
+    answer: &mut DescribeProducersResponse,
+    topic: &str,
+    partition: i32,
+) -> Option<PartitionResponse> {
+    let topic = answer.topics.iter_mut().find(|told| told.name.as_str() == topic)?;
+    topic.partitions.iter_mut().find(|told| told.partition_index == partition).map(mem::take)
 }
 
 fn active(told: kafka_protocol::messages::describe_producers_response::ProducerState) -> ActiveProducer {
@@ -157,5 +227,6 @@ fn active(told: kafka_protocol::messages::describe_producers_response::ProducerS
         epoch: told.producer_epoch,
         open_from: u64::try_from(told.current_txn_start_offset).ok(),
         last: (told.last_timestamp >= 0).then_some(Timestamp(told.last_timestamp)),
+        coordinator_epoch: (told.coordinator_epoch >= 0).then_some(told.coordinator_epoch),
     }
 }

@@ -301,8 +301,13 @@ mod brokers {
         /// [SRC-16] of several that are open the first one is waited for; one that has ended is not.
         #[test]
         fn the_first_open_transaction_is_in_front() {
-            let producer =
-                |producer_id, open_from| ActiveProducer { producer_id, epoch: 0, open_from, last: None };
+            let producer = |producer_id, open_from| ActiveProducer {
+                producer_id,
+                epoch: 0,
+                open_from,
+                last: None,
+                coordinator_epoch: None,
+            };
             let producers = [producer(7, Some(12)), producer(8, None), producer(9, Some(10))];
             assert_eq!(in_front(&producers, 10), Some(9));
             assert_eq!(in_front(&producers, 11), Some(7), "the one in front has ended meanwhile");

@@ -17,7 +17,6 @@ async fn commit_whose_answer_is_lost_is_sent_again_and_done_once() {
 
 /// [KSK-25] [KSK-09] [KSK-26] the same when the broker is killed before it answers, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "Kafka 4.3.0 leaves out the marker of a partition that has no leader at that moment: one run of four; docs/decisions.md"]
 async fn commit_that_a_killed_broker_does_not_answer_is_sent_again_and_done_once() {
     lose_answers(&[("cut", Action::Cut), ("restarted", Action::Hold)]).await;
 }

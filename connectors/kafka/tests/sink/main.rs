@@ -4,6 +4,8 @@ mod acl;
 mod away;
 mod coordinator;
 mod failures;
+mod left_open;
+mod left_out;
 mod left_over;
 mod lost_answers;
 mod metrics;

@@ -84,7 +84,13 @@ pub(crate) async fn cluster_id(topic: &Topic) -> String {
 
 /// Resolves the transactions of a topic's sink, by a connection of its own to `bootstrap`.
 pub(crate) fn resolver(topic: &Topic, bootstrap: &str) -> Resolver {
-    let admin = client(bootstrap);
+    resolver_with(topic, vec![("bootstrap.servers".to_owned(), bootstrap.to_owned())])
+}
+
+/// The same with all properties of its connections.
+pub(crate) fn resolver_with(topic: &Topic, properties: Vec<(String, String)>) -> Resolver {
+    let config = ProtocolConfig::from_properties(properties).expect("properties");
+    let admin = ProtocolClient::new(config).expect("a client");
     let naming = TransactionNaming::new(&topic.name, &context().job, "out").expect("names");
     Resolver::new(admin, naming, Arc::new(SystemClock), Duration::from_secs(10))
 }

@@ -98,7 +98,9 @@ async fn with_one_epoch_for_two_transactions_a_stale_handle_publishes_half_of_th
     };
     let resolver = resolver(&topic, &topic.bootstrap);
     assert_eq!(resolver.inspect(std::slice::from_ref(&stale)).await.expect("an answer"), [Fate::Unknown]);
-    resolver.commit(&stale).await.expect("the coordinator takes it for the one that is open");
+    // The coordinator takes it for the one that is open; only behind it the contradiction is seen.
+    let late = resolver.commit(&stale).await.expect_err("it began at another time");
+    assert!(matches!(late, ResolveError::Unchecked { .. }), "{late:?}");
     coordinator.until(&id, "CompleteCommit").await;
     let read = topic.read();
     assert_eq!(read.iter().map(|read| read.text()).collect::<Vec<_>>(), ["first", "half"]);

@@ -123,6 +123,17 @@ async fn ids_that_may_not_be_used_are_refused_with_the_right_that_is_missing() {
     others.close().await;
 }
 
+/// [KSK-19] rights on topics: who may not read cannot find out whether what was committed is seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topic_that_may_not_be_read_is_refused_with_the_right_that_is_missing() {
+    let kafka = acl::broker();
+    let topic = Topic::at(kafka.bootstrap(), 1, &[]).await;
+    acl::reserve_reading(&kafka, &topic.name).await;
+    let refused = refused(topic.config().topics([&topic.name]), &topic.name).await;
+    assert_eq!(refused.class, ErrorClass::Fatal);
+    says(&refused, &[&topic.name, "grant READ", "TOPIC_AUTHORIZATION_FAILED (29)"]);
+}
+
 /// [KSK-19] topics that were named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn topic_that_is_named_and_missing_is_refused() {

@@ -62,14 +62,26 @@ impl Topic {
         Topic::made(bootstrap, (1, 3), &[]).await
     }
 
+    /// A topic whose partitions are each on one broker of three: partition `p` on broker `p + 1`.
+    pub(crate) async fn spread(bootstrap: &str) -> Topic {
+        let name = unique_name("sink");
+        let on: [&[i32]; 3] = [&[1], &[2], &[3]];
+        let topic = NewTopic::new(&name, 3, TopicReplication::Variable(&on)).set("min.insync.replicas", "1");
+        Topic::make(bootstrap, name.clone(), &topic).await
+    }
+
     async fn made(bootstrap: &str, (partitions, replicas): (i32, i32), properties: &[(&str, &str)]) -> Topic {
         let name = unique_name("sink");
         let mut topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(replicas));
         for (key, value) in properties {
             topic = topic.set(key, value);
         }
+        Topic::make(bootstrap, name.clone(), &topic).await
+    }
+
+    async fn make(bootstrap: &str, name: String, topic: &NewTopic<'_>) -> Topic {
         let results =
-            admin(bootstrap).create_topics([&topic], &AdminOptions::new()).await.expect("create topics");
+            admin(bootstrap).create_topics([topic], &AdminOptions::new()).await.expect("create topics");
         results.into_iter().for_each(|result| drop(result.expect("create the topic")));
         let topic = Topic { bootstrap: bootstrap.to_owned(), name };
         topic.wait_until_known();

@@ -98,6 +98,10 @@ impl SinkMetrics {
         self.account().counted.retries += 1;
     }
 
+    pub(crate) fn note_marker_written(&self) {
+        self.account().counted.markers_written += 1;
+    }
+
     pub(crate) fn note_fenced(&self, ids: u64) {
         self.account().counted.fenced += ids;
     }

@@ -22,6 +22,8 @@ pub const LOST_RECORDS: &str = "kafka_sink_records_lost";
 pub const RETRIES: &str = "kafka_sink_transaction_retries";
 /// Counter: transactional ids of earlier attempts that were fenced.
 pub const FENCED: &str = "kafka_sink_transactional_ids_fenced";
+/// Counter: commit markers that the brokers have left out and the sink has written.
+pub const MARKERS_WRITTEN: &str = "kafka_sink_markers_written";
 /// Histogram: from the call of a commit to the coordinator's answer.
 pub const COMMIT_SECONDS: &str = "kafka_sink_commit_seconds";
 /// Histogram: records of a transaction.

@@ -51,6 +51,9 @@ pub struct TransactionMetrics {
     pub retries: u64,
     /// Transactional ids of earlier attempts that were fenced.
     pub fenced: u64,
+    /// Commit markers that coordinators have left out and this process has written: one for each partition of a transaction in
+    /// which readers did not see it.
+    pub markers_written: u64,
     /// From the call of a commit to the coordinator's answer, in microseconds.
     pub commit_micros: Distribution,
     /// Records of the transactions that were pre-committed.

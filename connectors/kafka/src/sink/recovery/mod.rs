@@ -34,6 +34,7 @@ mod plan;
 mod prepared;
 #[cfg(test)]
 mod scene;
+mod seen;
 mod stored;
 
 pub use answer::{AbortSettled, Answer, CommitSettled, answer, settled_abort, settled_commit};
@@ -46,3 +47,6 @@ pub use name::{NameError, SlotName, TransactionNaming};
 pub use outcome::{Outcome, outcome};
 pub use plan::{Plan, Standing, TornPolicy, plan, plan_by_fates};
 pub use prepared::{NotPrepared, check_prepared};
+pub(crate) use seen::{
+    CommittedTransaction, Completion, LeftOut, OpenProducer, Place, Seen, Told, completion, seen,
+};

@@ -2,7 +2,8 @@
 
 use levada_core::{CheckpointId, SinkError};
 
-use super::resolver::{ResolveError, Resolver, key_of};
+use super::error::ResolveError;
+use super::resolver::{Resolver, key_of};
 use crate::protocol::{Committed, TransactionKey};
 use crate::sink::recovery::{TransactionHandle, TransactionNaming};
 use crate::sink::slot::Mark;

@@ -7,19 +7,19 @@ use std::time::Duration;
 use backon::{Sleeper as _, TokioSleeper};
 use futures_util::future::try_join_all;
 use levada_core::template::Fate;
-use levada_core::{CheckpointId, Clock, ErrorClass, SinkError, Timestamp};
-use thiserror::Error;
+use levada_core::{CheckpointId, Clock, Timestamp};
 use tokio::time::Instant;
 
+use super::error::ResolveError;
 use crate::failpoint::fail_point;
 use crate::protocol::{
     Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
 };
 use crate::sink::metrics::SinkMetrics;
 use crate::sink::recovery::{
-    AbortSettled, Answer, CommitSettled, DescribedTransaction, Description, Evidence, Marker, NotPrepared,
-    Terms, TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate,
-    settled_abort, settled_commit, to_fence,
+    AbortSettled, Answer, CommitSettled, DescribedTransaction, Description, Evidence, Marker, Terms,
+    TransactionHandle, TransactionNaming, TransactionState, answer, check_prepared, fate, settled_abort,
+    settled_commit, to_fence,
 };
 
 /// How long one step may take, retries included, unless told otherwise.
@@ -33,105 +33,15 @@ const AT_ONCE: usize = 16;
 /// For how long brokers keep the offsets of a group without members, unless they say otherwise.
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A transaction cannot be resolved.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The brokers cannot be asked.
-    #[error("cannot {doing}")]
-    Protocol {
-        /// What was tried.
-        doing: &'static str,
-        /// Why not.
-        #[source]
-        cause: Box<ProtocolError>,
-    },
-    /// The records are gone.
-    #[error("{transaction} was aborted, by its timeout or by somebody who took its id: its records are lost")]
-    Lost {
-        /// Which.
-        transaction: String,
-    },
-    /// Nobody tells.
-    #[error(
-        "nobody tells what became of {transaction}: its coordinator has forgotten it, and there is no marker of it. \
-         Read the topic to find out whether its records are there"
-    )]
-    Unknown {
-        /// Which.
-        transaction: String,
-    },
-    /// What was to be aborted is visible.
-    #[error("{transaction} was to be aborted, and is committed")]
-    Visible {
-        /// Which.
-        transaction: String,
-    },
-    /// We may not.
-    #[error(
-        "the broker does not let us end {transaction} (error code {code}): grant WRITE on its transactional id. It waits \
-         until its timeout"
-    )]
-    Forbidden {
-        /// Which.
-        transaction: String,
-        /// The broker's reason.
-        code: i16,
-    },
-    /// The broker answers what it never should.
-    #[error("unexpected answer to the end of {transaction}: error code {code}")]
-    Unexpected {
-        /// Which.
-        transaction: String,
-        /// The answer.
-        code: i16,
-    },
-    /// The transaction is not as it should be before its checkpoint.
-    #[error("{transaction} cannot be pre-committed")]
-    NotPrepared {
-        /// Which.
-        transaction: String,
-        /// Why not.
-        #[source]
-        cause: NotPrepared,
-    },
-}
-
-impl ResolveError {
-    pub(super) fn asking(doing: &'static str) -> impl FnOnce(ProtocolError) -> Self {
-        move |cause| Self::Protocol { doing, cause: Box::new(cause) }
-    }
-
-    /// Whether the same may succeed later.
-    pub fn is_retriable(&self) -> bool {
-        match self {
-            Self::Protocol { cause, .. } => cause.is_retriable() || cause.is_outcome_unknown(),
-            _ => false,
-        }
-    }
-}
-
-impl From<ResolveError> for SinkError {
-    fn from(error: ResolveError) -> Self {
-        let class = match &error {
-            error if error.is_retriable() => ErrorClass::Reconnect,
-            // Written again, from the last checkpoint on.
-            ResolveError::NotPrepared { .. } => ErrorClass::Reconnect,
-            _ => ErrorClass::Fatal,
-        };
-        SinkError::new(class, "transactions of Kafka").caused_by(error)
-    }
-}
-
 /// Asks about transactions, and commits, aborts and fences them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Resolver {
     pub(super) admin: ProtocolClient,
     pub(super) naming: TransactionNaming,
     clock: Arc<dyn Clock>,
     margin: Duration,
     pub(super) within: Duration,
-    metrics: SinkMetrics,
+    pub(super) metrics: SinkMetrics,
 }
 
 /// What this process has begun, by transactional id: a fence of the same attempt spares what is younger.
@@ -306,14 +216,21 @@ impl Resolver {
         }
     }
 
-    /// [KSK-09] Commits a transaction. Succeeds if it is committed already.
+    /// [KSK-09] Commits a transaction, and waits until readers of committed data see it. Succeeds if that is so already.
     ///
     /// # Errors
     /// It was aborted, nobody tells, or it cannot be done in [time](Self::within).
+    /// [`ResolveError::Unseen`] and [`ResolveError::Unchecked`] where it is committed, and readers may not see it.
     ///
     /// # Cancel safety
     /// After a drop it may be committed or not; the same call finds out.
     pub async fn commit(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
+        self.decide_commit(handle).await?;
+        self.see_committed(handle).await
+    }
+
+    /// [KSK-09] Commits a transaction for good. Readers see it a moment later; [`see`](Self::see) tells.
+    pub(super) async fn decide_commit(&self, handle: &TransactionHandle) -> Result<(), ResolveError> {
         if handle.records == 0 {
             return Ok(());
         }

@@ -11,19 +11,23 @@ use levada_core::template::{Fate, TransactionName, TwoPhaseCommitSink, WriteCont
 use levada_core::{Batch, BoxError, CheckpointId, Clock, ErrorClass, SinkContext, SinkError, SystemClock};
 use tokio::sync::watch;
 
+use super::identity::ByCoordinator;
 use super::mark::Marking;
 use super::resolver::Resolver;
+use super::watch::Watch;
 use crate::failpoint::fail_point;
-use crate::protocol::{ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use crate::protocol::{ProtocolClient, ProtocolConfig};
 use crate::sink::metrics::SinkMetrics;
 use crate::sink::producing::{
     Guarantee, InBatch, KafkaSinkConfig, Outgoing, ProduceError, Serialise, SinkConfigError,
 };
 use crate::sink::recovery::{Partitions, SlotName, TransactionHandle, TransactionNaming};
-use crate::sink::slot::{Describe, Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots, Standings};
+use crate::sink::slot::{Freeze, FrozenSlot, OpenSlot, ProducerIdentity, Slots, Standings};
 
 /// How long an abort may take when a job ends.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
+/// How long closing waits until readers see what was committed; an engine waits a little longer.
+const SEEN_WITHIN: Duration = Duration::from_secs(4);
 
 /// Slots of this process have numbers that no other had: a job that is started again in one attempt makes new ids, because
 /// handles of its earlier run may still name the old ones.
@@ -72,8 +76,12 @@ struct Running {
     unused: Option<OpenSlot>,
     /// Pre-committed, by transactional id.
     frozen: BTreeMap<String, FrozenSlot>,
-    /// Committed; free once a checkpoint is complete that was taken after the commit.
+    /// Committed; free once a checkpoint is complete that was taken after the commit, and readers see it.
     committed: VecDeque<(Option<CheckpointId>, FrozenSlot)>,
+    /// The newest complete checkpoint that is known.
+    complete: Option<CheckpointId>,
+    /// Looks behind commits.
+    watch: Watch,
 }
 
 impl<T, S: Serialise<T>> TransactionalSink<T, S> {
@@ -141,6 +149,13 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
         self.running.as_ref()?.slots.as_ref().map(Slots::standings)
     }
 
+    /// The same, unless readers do not see what was committed.
+    fn seen(&mut self) -> Result<&mut Running, SinkError> {
+        let running = self.running()?;
+        running.watch.check(&running.resolver)?;
+        Ok(running)
+    }
+
     fn running(&mut self) -> Result<&mut Running, SinkError> {
         self.running.as_mut().ok_or_else(|| SinkError::new(ErrorClass::Fatal, "the Kafka sink is not open"))
     }
@@ -178,7 +193,21 @@ impl Connecting {
         let cluster_id = resolver.check_start(timeout, &topics).await?;
         let (frozen, committed) = (BTreeMap::new(), VecDeque::new());
         let (slots, open, unused) = (None, None, None);
-        Ok(Running { subtask, naming, resolver, admin, cluster_id, slots, open, unused, frozen, committed })
+        let (complete, watch) = (None, Watch::default());
+        Ok(Running {
+            subtask,
+            naming,
+            resolver,
+            admin,
+            cluster_id,
+            slots,
+            open,
+            unused,
+            frozen,
+            committed,
+            complete,
+            watch,
+        })
     }
 }
 
@@ -216,16 +245,30 @@ impl Running {
         self.slots.as_mut().ok_or(ProduceError::Lost { doing: "making slots ready" })
     }
 
-    /// Gives slots back whose commit came before a checkpoint that is complete now: no start will ask for them.
-    fn free_up_to(&mut self, complete: CheckpointId) {
-        while let Some((Some(covered), _)) = self.committed.front()
-            && *covered <= complete
-        {
-            let Some((_, slot)) = self.committed.pop_front() else { return };
+    /// Gives slots back whose commit came before a checkpoint that is complete now, so that no start will ask for them, and is
+    /// seen: their ids are initialised anew from here on.
+    fn free_up_to(&mut self, complete: Option<CheckpointId>) {
+        self.complete = self.complete.max(complete);
+        let (free, kept) = std::mem::take(&mut self.committed).into_iter().partition(|(covered, slot)| {
+            covered.is_some() && *covered <= self.complete && self.watch.is_seen(slot.id())
+        });
+        self.committed = kept;
+        let free: VecDeque<(_, FrozenSlot)> = free;
+        for (_, slot) in free {
             if let Some(slots) = &mut self.slots {
                 slots.free(slot);
             }
         }
+    }
+
+    /// Commits what this run has pre-committed. Whether readers see it is found out beside what is written next.
+    async fn commit_own(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
+        self.resolver.decide_commit(handle).await?;
+        self.watch.begin(&self.resolver, handle);
+        if let Some(slot) = self.frozen.remove(&handle.transactional_id) {
+            self.committed.push_back((None, slot));
+        }
+        Ok(())
     }
 }
 
@@ -262,7 +305,8 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     async fn begin(&mut self, name: &TransactionName) -> Result<TransactionHandle, SinkError> {
         let (config, timeout) = (self.config.clone(), self.config.timeout());
         let (metrics, now, finite) = (self.metrics.clone(), self.clock.now(), self.config.finite_timeout());
-        let running = self.running()?;
+        let running = self.seen()?;
+        running.free_up_to(None);
         let cluster_id = running.cluster_id.clone();
         let slot = running.begin(&config, name.checkpoint).await?;
         let ProducerIdentity { producer_id, epoch } = slot.identity();
@@ -288,6 +332,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
         batch: Batch<T>,
         _ctx: &WriteContext,
     ) -> Result<(), SinkError> {
+        self.seen()?;
         let Self { running, outgoing, serialise, .. } = self;
         let open = running.as_ref().and_then(|running| running.open.as_ref());
         let slot = open.ok_or_else(|| SinkError::new(ErrorClass::Fatal, "no transaction is open"))?;
@@ -309,7 +354,7 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
     async fn pre_commit(&mut self, handle: &mut TransactionHandle) -> Result<(), SinkError> {
         let (metrics, timeout) = (self.metrics.clone(), self.config.finite_timeout());
-        let running = self.running()?;
+        let running = self.seen()?;
         let slot = running.open.take();
         let slot = slot.ok_or_else(|| SinkError::new(ErrorClass::Fatal, "no transaction is open"))?;
         // Whatever was committed up to here is in no checkpoint from this one on.
@@ -342,15 +387,16 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
     async fn commit(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
         let running = self.running()?;
-        running.resolver.commit(handle).await?;
+        match running.frozen.contains_key(&handle.transactional_id) {
+            true => running.commit_own(handle).await?,
+            // Of an earlier run: once its checkpoint is resolved, no start asks for it.
+            false => running.resolver.commit(handle).await?,
+        }
         // No fence can hurt it any more.
         running.resolver.note_decided(&handle.transactional_id);
-        if let Some(slot) = running.frozen.remove(&handle.transactional_id) {
-            running.committed.push_back((None, slot));
-        }
         fail_point!("kafka::commit::before_free");
         // The driver commits what is covered by a complete checkpoint, and this one was.
-        running.free_up_to(handle.checkpoint);
+        running.free_up_to(Some(handle.checkpoint));
         Ok(())
     }
 
@@ -381,8 +427,14 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
     }
 
     async fn fence(&mut self, first: CheckpointId, kept: &[TransactionHandle]) -> Result<(), SinkError> {
-        let timeout = self.config.timeout();
-        Ok(self.running()?.resolver.fence(first, kept, timeout).await?)
+        let (timeout, mut topics) = (self.config.timeout(), self.config.topics.clone());
+        topics.extend(kept.iter().flat_map(|handle| handle.partitions.keys().cloned()));
+        topics.sort();
+        topics.dedup();
+        let Running { resolver, cluster_id, .. } = self.running()?;
+        resolver.see_unseen(cluster_id).await?;
+        resolver.see_left_over(&topics).await?;
+        Ok(resolver.fence(first, kept, timeout).await?)
     }
 
     fn writers(&self) -> Option<u32> {
@@ -395,29 +447,10 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
     async fn close(&mut self) {
         // Producers end on their own threads; what is frozen is left to whoever recovers.
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
+        running.watch.finish(SEEN_WITHIN).await;
         let open = running.open.iter().map(OpenSlot::id);
         let frozen = running.frozen.keys().map(String::as_str);
         open.chain(frozen).for_each(|id| self.metrics.forget(id));
-    }
-}
-
-/// Learns a producer's identity from the coordinator of its id, and sees to it that the marker's group has a coordinator: the
-/// client that finds none does not ask again for as long as nothing else happens.
-#[derive(Debug)]
-pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
-
-impl Describe for ByCoordinator {
-    async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
-        let within = Duration::from_secs(30);
-        self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
-        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
-        let told = told.ok_or("its coordinator does not know it")?;
-        match told.state {
-            State::Empty => {
-                Ok(ProducerIdentity { producer_id: told.identity.producer_id, epoch: told.identity.epoch })
-            }
-            state => Err(format!("it has a transaction already, {state:?}").into()),
-        }
     }
 }

@@ -1,12 +1,14 @@
 //! Whether a cluster can keep what the sink promises, before anything is written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use levada_core::{ErrorClass, SinkError};
 use thiserror::Error;
 
-use super::resolver::{ResolveError, Resolver};
-use crate::protocol::{ErrorCode, ProtocolError, TransactionAdmin as _};
+use super::error::ResolveError;
+use super::resolver::Resolver;
+use crate::protocol::{ErrorCode, Look, ProtocolError, TransactionAdmin as _};
 
 /// Exactly once cannot be had here.
 #[derive(Debug, Error)]
@@ -58,6 +60,18 @@ pub enum StartError {
         /// The broker's answer.
         #[source]
         cause: Box<ProtocolError>,
+    },
+    /// A topic that was named may not be read.
+    #[error(
+        "topic {topic} may not be read: grant READ on it. Without it nobody can tell whether readers see what was committed; \
+         Kafka leaves out commit markers of partitions without a leader"
+    )]
+    Unreadable {
+        /// Its name.
+        topic: String,
+        /// The broker's answer.
+        #[source]
+        cause: Arc<ProtocolError>,
     },
     /// Something else is wrong with asking.
     #[error("the brokers cannot be asked about transactions")]
@@ -113,7 +127,25 @@ impl Resolver {
                 cause => StartError::Topic { topic: topic.clone(), cause: Box::new(cause) },
             })?;
         }
+        self.check_reading(topics).await?;
         Ok(cluster.id)
+    }
+
+    /// Behind each commit leaders are asked whether it is seen. Those that do not answer now may do so then.
+    async fn check_reading(&self, topics: &[String]) -> Result<(), StartError> {
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let firsts = topics.iter().map(|topic| (topic.clone(), [0].into())).collect();
+        let looks = self.admin.look_at(&firsts, self.within).await.map_err(StartError::of_connecting)?;
+        for ((topic, _), look) in looks {
+            if let Look::Silent(cause) = look
+                && cause.code() == Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+            {
+                return Err(StartError::Unreadable { topic, cause });
+            }
+        }
+        Ok(())
     }
 
     /// The broker refuses a longer one when an id is initialised, and tells no bound then.

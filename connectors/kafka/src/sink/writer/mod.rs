@@ -138,7 +138,8 @@
 //! that was prepared before it.
 //!
 //! **Rights.** WRITE on transactional ids with the prefix, READ on groups with the prefix (each transaction has a marker in it: an
-//! offset of a group named like its id, which decides where a coordinator has forgotten a transaction), WRITE on the topics.
+//! offset of a group named like its id, which decides where a coordinator has forgotten a transaction), WRITE and READ on the topics;
+//! ALTER on the cluster where Kafka has left out a commit marker, which is written in its place then.
 
 mod decide;
 mod error;

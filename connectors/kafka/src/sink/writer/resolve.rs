@@ -44,6 +44,7 @@ impl TransactionalWriter {
         let cluster_id = resolver.check_start(self.config.timeout(), &self.config.topics).await?;
         self.check_attempt(&admin).await?;
         let resolution = self.decide(&resolver, handles).await?;
+        resolver.see_left_over(&self.config.topics).await?;
         // Those that are decided are spared: it may not be noted yet, and a fence makes coordinators forget.
         let first = CheckpointId::new(self.attempt, 1);
         resolver.fence(first, handles, self.config.timeout()).await?;
@@ -134,6 +135,7 @@ async fn roll_back_all(resolver: &Resolver, found: &[(TransactionHandle, Fate)])
     for (handle, fate) in found.iter().rev() {
         if *fate == Fate::Committed {
             tracing::error!(transaction = %handle, "transaction is visible and will be written again; going on by policy");
+            resolver.see_committed(handle).await?;
             continue;
         }
         resolver.abort(handle).await?;

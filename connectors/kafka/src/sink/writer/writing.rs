@@ -141,11 +141,14 @@ impl TransactionalWriter {
         running.discard().await
     }
 
-    /// Commits a transaction that this writer has prepared: its messages become visible, a moment after the call at the latest.
-    /// Only once its handle is noted.
+    /// Commits a transaction that this writer has prepared, and waits until readers of committed data see its messages. Only once
+    /// its handle is noted, which may be struck out behind this call.
     ///
     /// # Errors
     /// [`Misuse`] for a handle that does not wait here, or while an older one does.
+    /// [`ResolveError::Unseen`](crate::sink::two_phase::ResolveError::Unseen) and
+    /// [`Unchecked`](crate::sink::two_phase::ResolveError::Unchecked) where it is committed, and readers may not see it: the same
+    /// call again, when the right is granted or the broker is back.
     /// [`ResolveError::Lost`](crate::sink::two_phase::ResolveError::Lost) names partitions and records of one that is gone: abort
     /// it, and those behind it, and write their messages again. Others may pass by themselves
     /// ([`is_retriable`](WriterError::is_retriable)): the same call again.
