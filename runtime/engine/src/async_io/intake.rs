@@ -83,6 +83,11 @@ impl<A, O, M: InLine> Intake<A, O, M> {
         self.waiting.is_empty()
     }
 
+    /// Tells whether everything that has come has left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_clear() && self.flight.operator.is_empty()
+    }
+
     pub(crate) fn batch(&mut self, batch: Batch<A>) {
         let arrived = self.flight.now();
         let measure = |record: &Record<A>| {

@@ -102,7 +102,10 @@ where
         let order = launch.order_of(uid);
         let Some(intake) = self.calls.intake(order, watch, report) else { return };
         let (participant, commands) = launch.enlist(uid, subtask, Role::Calls);
+        let (turn, holding) = launch.restoring.turn_of(uid);
         let task = CallTask {
+            turn,
+            holding,
             restored: launch.state_of(&participant),
             participant,
             intake,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Event, Participant};
 use super::launch::{Contact, Launch, RestoredJob, Role};
+use super::restoring::Restoring;
 use super::run::CheckpointedJob;
 use super::tasks::Tasks;
 use crate::async_io::CallStatus;
@@ -70,6 +71,7 @@ impl Attempt {
             calls,
             orders: &job.orders,
             restored,
+            restoring: Restoring::new(restored.dealt_anew.clone(), job.job.parallelism),
             first,
             events: &events,
             cancel: &cancel,

@@ -20,6 +20,7 @@ use super::failpoint::holds_inputs;
 use super::held::{Held, Restored, load};
 use super::inlet::Inlet;
 use super::outlet::Outlet;
+use super::restoring::{Holding, Turn};
 use crate::async_io::{Gathered, HeldElement, InLine, Intake, Tag};
 use crate::error::JobError;
 use crate::message::Stopped;
@@ -53,6 +54,10 @@ pub(super) struct CallTask<A, O> {
     pub(super) events: Events,
     pub(super) cancel: CancellationToken,
     pub(super) standing: Standing,
+    /// When it may call.
+    pub(super) turn: Turn,
+    /// Inputs that were dealt out anew, until they have left.
+    pub(super) holding: Option<Holding>,
 }
 
 /// How far a task has come.
@@ -104,7 +109,10 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
             if self.is_working() {
                 self.work(&mut outlet).await?;
             }
-            let is_working = self.is_working();
+            if self.holding.is_some() && self.intake.is_empty() {
+                self.holding = None;
+            }
+            let (is_working, has_turn) = (self.is_working(), self.turn.has_come());
             // What was restored comes first, and what has come waits where it stands.
             let may_take =
                 self.standing.has_begun && (self.intake.is_clear() || self.standing.awaited.is_some());
@@ -113,6 +121,7 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
                 command = self.commands.recv() => Wakeup::Told(command),
                 () = self.intake.flight.progress(), if is_working => Wakeup::Progress,
                 element = self.inlet.next(), if may_take => Wakeup::Came(element),
+                () = self.turn.comes(), if !has_turn => Wakeup::Progress,
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
@@ -123,8 +132,8 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
         }
     }
 
-    fn is_working(&self) -> bool {
-        self.standing.has_begun && !self.standing.has_stopped
+    fn is_working(&mut self) -> bool {
+        self.standing.has_begun && !self.standing.has_stopped && self.turn.has_come()
     }
 
     /// Puts what was restored first in line.

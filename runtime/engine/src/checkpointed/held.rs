@@ -8,7 +8,7 @@ use levada_core::{
 };
 
 /// The name of the list.
-const INPUTS: &str = "inputs";
+pub(super) const INPUTS: &str = "inputs";
 /// The version of its elements.
 const VERSION: u16 = 1;
 
@@ -87,12 +87,33 @@ pub(super) fn load<A: Storable>(state: &State) -> Result<Vec<Restored<A>>, State
     let mut elements = Vec::new();
     for bytes in list.elements.iter() {
         let element = Reader(bytes).element();
-        elements.push(element.ok_or_else(|| StateError::new("a stored input is cut short or damaged"))??);
+        elements.push(element.ok_or_else(damaged)??);
     }
     let first = elements.first().map(|(subtask, _)| *subtask);
     let is_of_one = elements.iter().all(|(subtask, _)| Some(*subtask) == first);
     let elements = elements.into_iter().map(|(_, element)| element);
     Ok(elements.filter(|element| is_of_one || !matches!(element, Restored::Watermark(_))).collect())
+}
+
+/// Tells the split of an element, as the bytes of its stream and index; `None`: it has none.
+pub(super) fn split_of(element: &[u8]) -> Result<Option<&[u8]>, StateError> {
+    let mut reader = Reader(element);
+    let mut split = || {
+        let [kind] = reader.take()?;
+        let _: [u8; 4] = reader.take()?;
+        if kind == WATERMARK {
+            return Some(None);
+        }
+        let from = reader.0;
+        reader.part()??;
+        let _: [u8; 4] = reader.take()?;
+        Some(Some(&from[..from.len() - reader.0.len()]))
+    };
+    split().ok_or_else(damaged)
+}
+
+fn damaged() -> StateError {
+    StateError::new("a stored input is cut short or damaged")
 }
 
 /// `kind:u8 subtask:u32`, then by kind:
@@ -213,6 +234,7 @@ fn put(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::deal::deal_by_split;
     use super::*;
 
     type Headers<'a> = [(&'a [u8], Option<&'a [u8]>); 2];
@@ -271,6 +293,45 @@ mod tests {
         let state = State::new().with(INPUTS, ListState::new(Spread::Split, VERSION, together));
         let restored = load::<u64>(&state).unwrap();
         assert!(matches!(&restored[..], [Restored::Record(_), Restored::Record(_)]), "{restored:?}");
+    }
+
+    /// [ASY-08] dealt out anew, the elements of a split stay together and in order, whichever subtask held them.
+    #[test]
+    fn elements_are_dealt_out_by_split() {
+        let at = |index, offset| {
+            let mut builder = BatchBuilder::new();
+            let split = builder.split(&SplitId::new("flights", index));
+            builder.push(split, RawRecord { offset, ..RawRecord::default() });
+            builder.finish().0
+        };
+        let of_subtask = |subtask: u32| {
+            let mut held = Held::of(subtask);
+            for (index, offset) in (0..40).map(|number| (2 * (number % 4) + subtask, u64::from(number))) {
+                held.record(&at(index, offset), &u64::from(index));
+            }
+            held.watermark(Timestamp(5));
+            held.state()
+        };
+        let dealt = deal_by_split(&[of_subtask(0), of_subtask(1)], 3).unwrap();
+        assert_eq!(dealt.len(), 3);
+        let mut seen: Vec<(u64, u64)> = Vec::new();
+        for state in &dealt {
+            let mut splits = Vec::new();
+            for element in load::<u64>(state).unwrap() {
+                let Restored::Record(batch) = element else { panic!("{element:?}") };
+                let record = &batch.records()[0];
+                seen.push((record.item, record.origin.offset));
+                splits.push(record.item);
+            }
+            splits.sort_unstable();
+            splits.dedup();
+            assert!(splits.iter().all(|split| seen.iter().filter(|(of, _)| of == split).count() == 10));
+        }
+        assert_eq!(seen.len(), 80);
+        for split in 0..8 {
+            let offsets: Vec<_> = seen.iter().filter(|(of, _)| *of == split).map(|(_, at)| *at).collect();
+            assert!(offsets.is_sorted(), "{split}: {offsets:?}");
+        }
     }
 
     /// [CHK-09] what is cut short, or of a later version, is an error, never a missing input.

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Command, Commands, Events, Participant};
+use super::restoring::Restoring;
 use super::tasks::Tasks;
 use crate::async_io::CallStatus;
 use crate::driver::{DriverContext, Restored};
@@ -22,6 +23,8 @@ pub(crate) struct RestoredJob {
     pub(crate) checkpoint: Option<CheckpointId>,
     /// By operator and subtask.
     pub(crate) states: BTreeMap<Participant, State>,
+    /// Async steps whose inputs are held by others than before, from the source on.
+    pub(crate) dealt_anew: Vec<String>,
     /// The savepoint that it is.
     pub(crate) savepoint: Option<String>,
     /// How many records each sink has taken before.
@@ -61,6 +64,7 @@ pub(crate) struct Launch<'a> {
     /// In which order async steps let results leave.
     pub(crate) orders: &'a Orders,
     pub(crate) restored: &'a RestoredJob,
+    pub(crate) restoring: Restoring,
     /// The first checkpoint that may follow.
     pub(crate) first: CheckpointId,
     pub(crate) events: &'a Events,

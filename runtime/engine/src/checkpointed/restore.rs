@@ -6,9 +6,11 @@ use levada_core::state::Redistribution;
 use levada_core::{CheckpointId, State};
 
 use super::control::Participant;
+use super::deal::deal_by_split;
 use super::launch::RestoredJob;
 use super::recovery::Terms;
 use crate::error::JobError;
+use crate::plan::StageKind;
 use crate::store::{Manifest, Store};
 
 /// Reads a checkpoint's states, by operator.
@@ -69,11 +71,33 @@ pub(super) fn deal_out(
             tracing::error!(checkpoint = %manifest.id, uid, "state of an operator that the job does not have is dropped, as it was allowed");
             continue;
         }
-        let dealt = redistribution.redistribute(states);
+        let holds_inputs =
+            terms.stages.iter().any(|stage| stage.uid == uid && stage.kind == StageKind::Async);
+        let dealt = match holds_inputs && states.len() != terms.parallelism as usize {
+            true => deal_by_split(&states, terms.parallelism),
+            false => redistribution.redistribute(states),
+        };
         let dealt = dealt.map_err(|cause| JobError::State { uid: uid.clone(), cause })?;
         for (subtask, state) in (0..).zip(dealt) {
             restored.states.insert(Participant { uid: uid.clone(), subtask }, state);
         }
     }
+    restored.dealt_anew = dealt_anew(terms, manifest, &restored);
     Ok(restored)
+}
+
+/// The async steps whose inputs were dealt out anew, from the source on.
+fn dealt_anew(terms: &Terms, manifest: &Manifest, restored: &RestoredJob) -> Vec<String> {
+    let has_changed = |uid: &String| {
+        let before = manifest.operators.get(uid).map(|operator| operator.subtasks.len());
+        before.is_some_and(|before| before != terms.parallelism as usize)
+    };
+    let holds = |uid: &String| {
+        (0..terms.parallelism).any(|subtask| {
+            let participant = Participant { uid: uid.clone(), subtask };
+            restored.states.get(&participant).is_some_and(|state| !state.is_empty())
+        })
+    };
+    let steps = terms.stages.iter().filter(|stage| stage.kind == StageKind::Async).map(|stage| &stage.uid);
+    steps.filter(|uid| has_changed(uid) && holds(uid)).cloned().collect()
 }

@@ -25,7 +25,8 @@ impl<I> Inflow<I, MainLine> for FromSource<I> {
             let (participant, commands) = launch.enlist(&self.uid, subtask, Role::Source);
             let restored = launch.state_of(&participant);
             let (ctx, time) = (launch.source_context(subtask), launch.time_context(&participant));
-            SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands, time }
+            let turn = launch.restoring.turn_of_source();
+            SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands, time, turn }
         };
         Feeds::Sources((0..parallelism).map(feed).collect())
     }

@@ -14,6 +14,7 @@ use super::hold::Hold;
 use super::input::{Input, Read};
 use super::outlet::Outlet;
 use super::relay::Through;
+use super::restoring::Turn;
 use crate::closing::close_in_time;
 use crate::error::JobError;
 use crate::map::Identity;
@@ -29,6 +30,8 @@ pub(crate) struct SourceFeed<I> {
     pub(crate) restored: State,
     pub(crate) commands: Commands,
     pub(crate) time: TimeContext,
+    /// When it may read.
+    pub(crate) turn: Turn,
 }
 
 pub(crate) struct SourceTask<I> {
@@ -82,7 +85,8 @@ impl<I: Send + 'static> SourceTask<I> {
         loop {
             // A checkpoint that has the starts of others and not these would make these splits look new: it waits for them.
             let listens = !(is_reading && self.feed.input.owes_starts());
-            let reads = is_reading && !hold.is_held();
+            let has_turn = self.feed.turn.has_come();
+            let reads = is_reading && !hold.is_held() && has_turn;
             let keeps_time = is_reading && self.feed.input.knows_its_splits();
             // A command first: a source that always has records must not starve the checkpoints. A tick comes seldom.
             let wakeup = tokio::select! {
@@ -90,6 +94,7 @@ impl<I: Send + 'static> SourceTask<I> {
                 command = self.feed.commands.recv(), if listens => Wakeup::Told(command),
                 () = clockwork.ticks.next(), if keeps_time => Wakeup::Tick,
                 read = self.feed.input.next(&mut out), if reads => Wakeup::Read(read),
+                () = self.feed.turn.comes(), if is_reading && !has_turn => continue,
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => {
@@ -227,6 +232,7 @@ mod tests {
     use super::*;
     use crate::checkpointed::function_input::Function;
     use crate::checkpointed::input::Splits;
+    use crate::checkpointed::restoring::Restoring;
     use crate::time::{DriftGroups, TimeStatus};
 
     /// Says that it is idle, and waits.
@@ -316,6 +322,7 @@ mod tests {
             restored: State::new(),
             commands: receiver,
             time: time_context(),
+            turn: Restoring::new(Vec::new(), 1).turn_of_source(),
         };
         let outlet = Outlet::Relay(Box::new(Through::new(Box::new(timed), Outlet::Forward(to))));
         let task = SourceTask { feed, outlet, events, cancel: CancellationToken::new() };
@@ -366,6 +373,7 @@ mod tests {
             restored: State::new(),
             commands: receiver,
             time: time_context(),
+            turn: Restoring::new(Vec::new(), 1).turn_of_source(),
         };
         let stop = |sequence| inject(sequence, BarrierKind::Stop, true);
         for command in [stop(1), stop(2), Command::Close] {

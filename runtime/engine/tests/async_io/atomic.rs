@@ -9,8 +9,8 @@ use levada_core::async_io::{AsyncFunction, AsyncSettings, CallError, Called, OnE
 use levada_engine::{CommitPolicy, Job, JobHandle};
 use tokio::sync::{oneshot, watch};
 
-use crate::scene::chain;
-use crate::scripted::{Logs, Script, numbered, once, promptly, text, until_all_rest};
+use crate::scene::{chain, until_all_rest};
+use crate::scripted::{Logs, Script, numbered, once, promptly, text};
 use crate::table::{Block, Table, all_of};
 
 type Open = BTreeMap<String, oneshot::Sender<Called<String>>>;

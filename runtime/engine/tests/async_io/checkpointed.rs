@@ -8,8 +8,8 @@ use levada_core::async_io::{AsyncSettings, Batching, CallError, OnError, RetrySt
 use levada_core::{Clock, ErrorClass, Timestamp};
 use levada_engine::{Job, JobError};
 
-use crate::scene::{Scene, Settings, chain};
-use crate::scripted::{promptly, until_all_rest};
+use crate::scene::{Scene, Settings, chain, until_all_rest};
+use crate::scripted::promptly;
 
 fn patient() -> Settings {
     AsyncSettings::new().no_timeout().capacity(8)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use levada_core::async_io::{AsyncFunction, AsyncSettings, CallError, Called};
 use levada_core::template::{Emit, IdempotentSink, Next, SourceFunction, WriteContext};
@@ -242,6 +243,11 @@ impl Scene {
         self.oracle.forget();
         self.sink.forget();
     }
+}
+
+/// Lets the tasks go on until none of them can: time that is paused passes only then.
+pub(crate) async fn until_all_rest() {
+    tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await.ok();
 }
 
 /// Prints an error with what is behind it.

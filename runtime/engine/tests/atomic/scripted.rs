@@ -257,11 +257,6 @@ pub(crate) async fn promptly<V>(future: impl Future<Output = V>) -> V {
     timeout(HANG, future).await.expect("no hang")
 }
 
-/// Lets the tasks go on until none of them can: time that is paused passes only then.
-pub(crate) async fn until_all_rest() {
-    timeout(Duration::from_millis(1), std::future::pending::<()>()).await.ok();
-}
-
 /// Hands out each value once, by subtask.
 pub(crate) fn once<V: Send>(values: Vec<V>) -> impl Fn(u32) -> V + Send {
     let values: Mutex<Vec<Option<V>>> = Mutex::new(values.into_iter().map(Some).collect());
