@@ -76,7 +76,6 @@ fn kill_and_judge(name: &str, order: Order) {
     let points =
         points_of(&[store::FAIL_POINTS, RECOVERY_FAIL_POINTS, driver::FAIL_POINTS, files], ELSEWHERE);
 
-    // Lives are short: nothing but the program has to start.
     let mut after_each = |life: &Outcome| {
         in_flight.note(called_again(&life.log));
         answers.look()
@@ -103,6 +102,9 @@ fn kill_and_judge(name: &str, order: Order) {
     );
     let answers = Answers::judge_all(scene.home()).unwrap_or_else(|wrong| panic!("{wrong}"));
     println!("  {} answers in {} files, each once", answers.count(), answers.files());
+    if order == Order::Ordered {
+        Answers::judge_order(scene.home()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
     let left = Answers::waiting(scene.home()).expect("the folder");
     assert!(left.is_empty(), "what killed lives had begun is removed: {left:?}");
     at_points.covered().expect("a kill at every point");

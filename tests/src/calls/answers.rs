@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::ways::{WAYS, noted_ends};
+use super::ways::{WAYS, noted_ends, number_of};
 use super::{Verdict, answer_to};
 
 /// Judges published files, as they appear: each number has its own answer, and comes once.
@@ -94,6 +94,34 @@ impl Answers {
         }
     }
 
+    /// Judges whether the answers of each way came in its order, from checkpoint to checkpoint and within each file.
+    ///
+    /// # Errors
+    /// The first number that was overtaken.
+    pub fn judge_order(home: &Path) -> Verdict {
+        // Their names tell attempt, checkpoint and subtask, each with zeros in front.
+        let published = fs::read_dir(home.join("out"))?.map(|entry| Ok(entry?.path()));
+        let published: Result<BTreeSet<PathBuf>, std::io::Error> = published.collect();
+        let mut newest = [None; WAYS as usize];
+        let (mut checkpoint, mut so_far) = (String::new(), newest);
+        for path in published?.iter().filter(|path| path.is_file()) {
+            let of = checkpoint_of(path);
+            if of != checkpoint {
+                (checkpoint, so_far) = (of, newest);
+            }
+            let mut here = so_far;
+            for number in fs::read_to_string(path)?.lines().filter_map(number_of) {
+                let way = (number % WAYS) as usize;
+                if here[way] >= Some(number) {
+                    return Err(format!("{number} was overtaken, in {}", path.display()).into());
+                }
+                here[way] = Some(number);
+                newest[way] = newest[way].max(Some(number));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the files that wait for a commit, or were left behind.
     ///
     /// # Errors
@@ -102,4 +130,10 @@ impl Answers {
         let files = fs::read_dir(home.join("out").join(".pending"))?;
         files.map(|entry| Ok(entry?.path())).collect()
     }
+}
+
+/// What the files of one checkpoint have in common: their names up to the subtask.
+fn checkpoint_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-').map(|(checkpoint, _)| checkpoint.to_owned()).unwrap_or_default()
 }

@@ -71,7 +71,7 @@ impl Attempt {
             calls,
             orders: &job.orders,
             restored,
-            restoring: Restoring::new(restored.dealt_anew.clone(), job.job.parallelism),
+            restoring: Restoring::new(restored.moved.clone(), job.job.parallelism),
             first,
             events: &events,
             cancel: &cancel,

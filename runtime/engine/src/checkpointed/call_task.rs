@@ -56,7 +56,7 @@ pub(super) struct CallTask<A, O> {
     pub(super) standing: Standing,
     /// When it may call.
     pub(super) turn: Turn,
-    /// Inputs that were dealt out anew, until they have left.
+    /// Inputs that have moved from another subtask, until they have left.
     pub(super) holding: Option<Holding>,
 }
 
@@ -231,7 +231,7 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
         if !holds_inputs() {
             return State::new();
         }
-        let mut held = Held::of(self.participant.subtask);
+        let mut held = Held::of(self.participant.subtask).moved(self.holding.is_some());
         self.intake.for_each_held(|element| match element {
             HeldElement::Record(item, tag) => held.record(&tag.original(), item),
             HeldElement::Mark(Mark::Watermark(watermark)) => held.watermark(*watermark),

@@ -9,6 +9,8 @@ use levada_core::{
 
 /// The name of the list.
 pub(super) const INPUTS: &str = "inputs";
+/// The name of a list that is there where inputs were held by another subtask before, and have not all left since.
+pub(super) const MOVED: &str = "moved";
 /// The version of its elements.
 const VERSION: u16 = 1;
 
@@ -21,12 +23,18 @@ const REFUSED: u8 = 2;
 pub(super) struct Held {
     /// Whose they are: after a change of parallelism those of several subtasks come together.
     subtask: u32,
+    has_moved: bool,
     elements: Vec<Vec<u8>>,
 }
 
 impl Held {
     pub(super) fn of(subtask: u32) -> Self {
-        Self { subtask, elements: Vec::new() }
+        Self { subtask, has_moved: false, elements: Vec::new() }
+    }
+
+    /// Sets whether they were held by another subtask before.
+    pub(super) fn moved(self, has_moved: bool) -> Self {
+        Self { has_moved, ..self }
     }
 
     /// Adds a record: a batch of one as it was read, and what it had become.
@@ -58,10 +66,14 @@ impl Held {
     }
 
     pub(super) fn state(self) -> State {
-        match self.elements.is_empty() {
-            true => State::new(),
-            false => State::new().with(INPUTS, ListState::new(Spread::Split, VERSION, self.elements)),
+        if self.elements.is_empty() {
+            return State::new();
         }
+        let mut state = State::new().with(INPUTS, ListState::new(Spread::Split, VERSION, self.elements));
+        if self.has_moved {
+            state.insert(MOVED, ListState::new(Spread::Split, VERSION, vec![Vec::new()]));
+        }
+        state
     }
 }
 

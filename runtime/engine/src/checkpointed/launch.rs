@@ -23,8 +23,8 @@ pub(crate) struct RestoredJob {
     pub(crate) checkpoint: Option<CheckpointId>,
     /// By operator and subtask.
     pub(crate) states: BTreeMap<Participant, State>,
-    /// Async steps whose inputs are held by others than before, from the source on.
-    pub(crate) dealt_anew: Vec<String>,
+    /// Async steps with inputs that another subtask held before, from the source on.
+    pub(crate) moved: Vec<String>,
     /// The savepoint that it is.
     pub(crate) savepoint: Option<String>,
     /// How many records each sink has taken before.

@@ -1,12 +1,13 @@
 //! Dealing a checkpoint's state out to the tasks of today.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use levada_core::state::Redistribution;
 use levada_core::{CheckpointId, State};
 
 use super::control::Participant;
 use super::deal::deal_by_split;
+use super::held::MOVED;
 use super::launch::RestoredJob;
 use super::recovery::Terms;
 use crate::error::JobError;
@@ -27,6 +28,12 @@ pub(super) async fn read_states(
         all.insert(uid.clone(), states);
     }
     Ok(all)
+}
+
+/// Whether they are those of an async step, with inputs.
+fn holds_inputs(terms: &Terms, uid: &str, states: &[State]) -> bool {
+    let is_async = terms.stages.iter().any(|stage| stage.uid == uid && stage.kind == StageKind::Async);
+    is_async && states.iter().any(|state| !state.is_empty())
 }
 
 fn is_known(terms: &Terms, uid: &str, states: &[State]) -> bool {
@@ -66,14 +73,17 @@ pub(super) fn deal_out(
         ..RestoredJob::default()
     };
     let mut redistribution = Redistribution::new(terms.parallelism);
+    let mut moved = BTreeSet::new();
     for (uid, states) in states {
         if !is_known(terms, &uid, &states) {
             tracing::error!(checkpoint = %manifest.id, uid, "state of an operator that the job does not have is dropped, as it was allowed");
             continue;
         }
-        let holds_inputs =
-            terms.stages.iter().any(|stage| stage.uid == uid && stage.kind == StageKind::Async);
-        let dealt = match holds_inputs && states.len() != terms.parallelism as usize {
+        let is_moving = states.len() != terms.parallelism as usize && holds_inputs(terms, &uid, &states);
+        if is_moving || states.iter().any(|state| state.get(MOVED).is_some()) {
+            moved.insert(uid.clone());
+        }
+        let dealt = match is_moving {
             true => deal_by_split(&states, terms.parallelism),
             false => redistribution.redistribute(states),
         };
@@ -82,22 +92,7 @@ pub(super) fn deal_out(
             restored.states.insert(Participant { uid: uid.clone(), subtask }, state);
         }
     }
-    restored.dealt_anew = dealt_anew(terms, manifest, &restored);
+    let steps = terms.stages.iter().map(|stage| &stage.uid);
+    restored.moved = steps.filter(|uid| moved.contains(*uid)).cloned().collect();
     Ok(restored)
-}
-
-/// The async steps whose inputs were dealt out anew, from the source on.
-fn dealt_anew(terms: &Terms, manifest: &Manifest, restored: &RestoredJob) -> Vec<String> {
-    let has_changed = |uid: &String| {
-        let before = manifest.operators.get(uid).map(|operator| operator.subtasks.len());
-        before.is_some_and(|before| before != terms.parallelism as usize)
-    };
-    let holds = |uid: &String| {
-        (0..terms.parallelism).any(|subtask| {
-            let participant = Participant { uid: uid.clone(), subtask };
-            restored.states.get(&participant).is_some_and(|state| !state.is_empty())
-        })
-    };
-    let steps = terms.stages.iter().filter(|stage| stage.kind == StageKind::Async).map(|stage| &stage.uid);
-    steps.filter(|uid| has_changed(uid) && holds(uid)).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Who goes on when the parallelism has changed and async steps hold inputs.
+//! Who goes on when async steps hold inputs that have moved from one subtask to another.
 //!
 //! ```text
 //!   source ── waits ──▶ first step ── waits ──▶ last step: calls what it holds
@@ -7,13 +7,14 @@
 //! ```
 //!
 //! At the parallelism of before, what is new comes to the subtask that holds the older inputs, behind them. At another one it comes
-//! to any, and would overtake them. So each waits until whatever stands behind it has let go of what it held.
+//! to any, and would overtake them. So each waits until whatever stands behind it has let go of what it held. A checkpoint in
+//! between says of them that they have moved, so a restart at the new parallelism goes on to wait.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The async steps that hold inputs which were dealt out anew, from the source on.
+/// The async steps with inputs that have moved, from the source on.
 #[derive(Debug, Clone)]
 pub(crate) struct Restoring {
     steps: Arc<[String]>,
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_where_nothing_was_dealt_out_anew() {
+    fn nobody_waits_where_nothing_has_moved() {
         let restoring = Restoring::new(Vec::new(), 2);
         let (mut turn, holding) = restoring.turn_of("step");
         assert!(turn.has_come() && holding.is_none() && restoring.turn_of_source().has_come());
