@@ -33,8 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const STEPS: u32 = 4;
 /// How long the cluster has to say that there is no such topic: a broker that is behind may not know it yet.
 const DELETED_WITHIN: Duration = Duration::from_secs(5);
-/// How long an answer about the marker's group may take before its partition is looked into.
-const DECIDED_WITHIN: Duration = Duration::from_millis(200);
+/// How long an answer about the marker's group may take at first before its partition is looked into.
+const DECIDED_WITHIN: Duration = Duration::from_millis(500);
 /// How long one look may take: what is not told in time is asked again.
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
@@ -119,8 +119,11 @@ impl Seeing<'_> {
         let Some(marked) = first_of(&self.transaction.partitions) else { return Ok(None) };
         let group = TransactionNaming::marker_group(&self.transaction.transactional_id);
         let marked = [(marked.0, [marked.1].into())].into();
+        let mut patience = DECIDED_WITHIN;
         loop {
-            let within = self.within(DECIDED_WITHIN);
+            let within = self.within(patience);
+            // A busy broker takes longer than what is mostly enough.
+            patience = LOOK_WITHIN.min(4 * patience);
             let error = match self.resolver.admin.stable_offsets(&group, &marked, within).await {
                 Ok(_) => return Ok(None),
                 Err(error) if error.code() == Some(ErrorCode::UNSTABLE_OFFSET_COMMIT) => break,
