@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _};
 use rdkafka::producer::{BaseProducer, DeliveryResult, ProducerContext};
 use rdkafka::{ClientContext, Statistics};
@@ -20,11 +20,33 @@ pub(super) struct Reports {
     pub(super) ledger: Arc<Ledger>,
     pub(super) origins: Origins,
     last_error: Mutex<Option<ClientError>>,
+    /// Why the transaction cannot be committed any more, in the client's words: it says so in its log alone.
+    failed_by: Mutex<Option<String>>,
 }
+
+/// What the client calls a failed transaction in its log.
+const TRANSACTION_FAILED: &str = "TXNERR";
 
 impl Reports {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, origins: Origins::default(), last_error: Mutex::default() }
+        Self {
+            ledger,
+            origins: Origins::default(),
+            last_error: Mutex::default(),
+            failed_by: Mutex::default(),
+        }
+    }
+
+    /// Tells why a message failed. When a transaction has failed, the client drops what it has not sent, with no other reason than
+    /// that.
+    fn cause_of(&self, error: &KafkaError) -> ClientError {
+        let ClientError { code, text } = ClientError::of(error);
+        let is_dropped = matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight);
+        let failed_by = self.failed_by.lock().unwrap_or_else(PoisonError::into_inner);
+        match failed_by.as_ref().filter(|_| is_dropped) {
+            Some(failed_by) => ClientError { code, text: format!("{text}; before that: {failed_by}") },
+            None => ClientError { code, text },
+        }
     }
 
     /// Returns what the client said last about its connections. No failure by itself: the client tries again, and what it
@@ -44,6 +66,10 @@ impl ClientContext for Reports {
 
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(facility, message, "librdkafka");
+        if facility == TRANSACTION_FAILED {
+            let mut failed_by = self.failed_by.lock().unwrap_or_else(PoisonError::into_inner);
+            failed_by.get_or_insert_with(|| message.to_owned());
+        }
     }
 
     fn stats(&self, _statistics: Statistics) {}
@@ -64,7 +90,7 @@ impl ProducerContext for Reports {
                     partition: u32::try_from(message.partition()).ok(),
                     origin: self.origins.full(Origin::from_word(origin)),
                     bytes: bytes_of(message),
-                    cause: ClientError::of(error),
+                    cause: self.cause_of(error),
                 };
                 self.ledger.note_failed(undelivered);
             }
@@ -77,4 +103,27 @@ fn bytes_of(message: &BorrowedMessage<'_>) -> usize {
     let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len);
     let headers = message.headers().map_or(0, |headers| headers.iter().map(header).sum());
     message.key_len() + message.payload_len() + headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was dropped because its transaction had failed is told with the reason for that, and nothing else is.
+    #[test]
+    fn message_that_was_dropped_names_what_its_transaction_failed_by() {
+        let reports = Reports::new(Arc::new(Ledger::new(1 << 20)));
+        let dropped = KafkaError::MessageProduction(RDKafkaErrorCode::PurgeQueue);
+        let said = reports.cause_of(&dropped).to_string();
+        reports.log(RDKafkaLogLevel::Error, "FAIL", "a connection was closed");
+        assert_eq!(reports.cause_of(&dropped).to_string(), said);
+        for message in ["the first reason", "what followed"] {
+            reports.log(RDKafkaLogLevel::Error, TRANSACTION_FAILED, message);
+        }
+        assert!(
+            reports.cause_of(&dropped).to_string().contains("; before that: the first reason (PurgeQueue)")
+        );
+        let timed_out = KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
+        assert!(!reports.cause_of(&timed_out).to_string().contains("reason"));
+    }
 }
