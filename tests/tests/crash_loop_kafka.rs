@@ -13,8 +13,8 @@ use levada_kafka::sink;
 use levada_testcontainers::crash::{CrashLoop, Report};
 use levada_testcontainers::{Error, Kafka, wait_until};
 use levada_tests::checkpointed::{
-    Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, killing_up_to, life, parallelism,
-    points_of,
+    Coordinators, Fed, Feed, Scene, Target, Told, Visible, killing, killing_up_to, parallelism, points_of,
+    restarting_life,
 };
 use levada_tests::loop_length::loop_length;
 use levada_tests::process::{PATIENCE, Process};
@@ -194,7 +194,7 @@ fn killed_job_commits_every_record_exactly_once() {
         going_on(killing_up_to(most_passings(length), "kafka", &points(ROLLING_BACK)), length, 48)
             .patience(Duration::from_secs(8))
             .after_each(|_| visible.look())
-            .run(|number| life(scene, number, GRIEF))
+            .run(|number| restarting_life(scene, number, GRIEF))
     });
     let kills = stage.judge(report, &fed, 3).kills();
     assert!(length <= SHORT || u64::from(kills) >= length.as_secs() / 3, "only {kills} kills");

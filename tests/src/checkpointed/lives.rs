@@ -32,3 +32,11 @@ pub fn life(scene: &Scene, number: u32, ways: &[(&str, &str)]) -> Command {
     command.env("FAILPOINTS", disturbances.unwrap_or_default());
     command
 }
+
+/// The same, and it goes on after whatever befalls it, disturbed or not: a busy broker refuses the first batch of a transaction now and
+/// then, the client gives the transaction up (`skipped sequence numbers`), and the job writes it again.
+pub fn restarting_life(scene: &Scene, number: u32, ways: &[(&str, &str)]) -> Command {
+    let mut command = scene.command(&Told { restarts: true, ..scene.told(parallelism(number)) });
+    command.env("FAILPOINTS", disturbances(number, ways).unwrap_or_default());
+    command
+}

@@ -33,7 +33,7 @@ pub use feed::{Fed, Feed};
 pub use job::job;
 pub use killing::{found_out, killing, killing_up_to, points_of};
 pub use ledger::Ledger;
-pub use lives::{disturbances, life, parallelism};
+pub use lives::{disturbances, life, parallelism, restarting_life};
 pub use published::Published;
 pub use rows::Rows;
 pub use scene::Scene;
