@@ -37,6 +37,16 @@ impl Reports {
         }
     }
 
+    fn note_failed(&self, message: &BorrowedMessage<'_>, origin: usize, cause: ClientError) {
+        self.ledger.note_failed(Undelivered {
+            topic: message.topic().to_owned(),
+            partition: u32::try_from(message.partition()).ok(),
+            origin: self.origins.full(Origin::from_word(origin)),
+            bytes: bytes_of(message),
+            cause,
+        });
+    }
+
     /// Tells why a message failed. When a transaction has failed, the client drops what it has not sent, with no other reason than
     /// that.
     fn cause_of(&self, error: &KafkaError) -> ClientError {
@@ -83,19 +93,22 @@ impl ProducerContext for Reports {
 
     fn delivery(&self, result: &DeliveryResult<'_>, origin: usize) {
         match result {
-            Ok(message) => self.ledger.note_acked(bytes_of(message), message.topic(), message.partition()),
-            Err((error, message)) => {
-                let undelivered = Undelivered {
-                    topic: message.topic().to_owned(),
-                    partition: u32::try_from(message.partition()).ok(),
-                    origin: self.origins.full(Origin::from_word(origin)),
-                    bytes: bytes_of(message),
-                    cause: self.cause_of(error),
-                };
-                self.ledger.note_failed(undelivered);
+            // What has an offset was written there.
+            Ok(message) if message.offset() >= 0 => {
+                self.ledger.note_acked(bytes_of(message), message.topic(), message.partition());
             }
+            Ok(message) => self.note_failed(message, origin, inferred()),
+            Err((error, message)) => self.note_failed(message, origin, self.cause_of(error)),
         }
     }
+}
+
+/// A batch whose fate is uncertain is reported as delivered when a later one of its producer is: a broker that knows the producer would
+/// have refused the later one. One that does not know it yet takes it, and the first is missing.
+fn inferred() -> ClientError {
+    let text =
+        "the client infers from a later message that it was delivered; no broker has said so".to_owned();
+    ClientError { code: RDKafkaErrorCode::MessageTimedOut, text }
 }
 
 /// The size of key, value and headers: what `Message::bytes` said before it was sent.
