@@ -75,12 +75,9 @@ impl LocalServer {
     }
 
     /// Does something to a process that runs.
-    fn with_running(&self, act: impl FnOnce(&ServerProcess)) -> Result<(), Error> {
+    fn with_running(&self, act: impl FnOnce(&ServerProcess) -> Result<(), Error>) -> Result<(), Error> {
         match self.process().as_ref().filter(|process| process.identity().is_alive()) {
-            Some(process) => {
-                act(process);
-                Ok(())
-            }
+            Some(process) => act(process),
             None => Err(Error::NotRunning { server: self.launch.server }),
         }
     }
@@ -118,7 +115,10 @@ impl Server for LocalServer {
     }
 
     fn resume(&self) -> Result<(), Error> {
-        self.with_running(|process| process.signal_all(Signal::SIGCONT))
+        self.with_running(|process| {
+            process.signal_all(Signal::SIGCONT);
+            Ok(())
+        })
     }
 
     fn pid(&self) -> Option<i32> {

@@ -9,7 +9,7 @@ use super::children::children_of;
 use super::identity::Identity;
 use crate::Error;
 use crate::logs::Log;
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_until};
 
 /// A process that we started and must wait for. Dropping it kills it with its children.
 #[derive(Debug)]
@@ -59,11 +59,15 @@ impl ServerProcess {
     }
 
     /// Stops the process and its children where they stand (SIGSTOP), and returns when they do.
-    pub(super) fn pause(&self) {
+    ///
+    /// # Errors
+    /// They do not, on a machine that is too busy.
+    pub(super) fn pause(&self) -> Result<(), Error> {
         self.signal_all(Signal::SIGSTOP);
         let mut all = children_of(self.identity);
         all.push(self.identity);
-        wait_for(Duration::from_secs(10), || all.iter().all(|one| one.is_stopped()).then_some(()));
+        let what = format!("the standstill of {}", self.server);
+        wait_until(Duration::from_secs(10), &what, || all.iter().all(|one| one.is_stopped()))
     }
 
     /// Waits until the process has ended by itself or by an earlier signal.

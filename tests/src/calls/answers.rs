@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ways::{WAYS, noted_ends, number_of};
 use super::{Verdict, answer_to};
+use crate::checkpointed::{files_in, whole};
 
 /// Judges published files, as they appear: each number has its own answer, and comes once.
 #[derive(Debug)]
@@ -28,9 +29,8 @@ impl Answers {
     /// # Errors
     /// The first number that comes again or has another answer.
     pub fn look(&mut self) -> Verdict {
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if path.is_file() && self.read.insert(path.clone()) {
+        for path in files_in(&self.folder)? {
+            if self.read.insert(path.clone()) {
                 self.read_file(&path)?;
             }
         }
@@ -38,11 +38,7 @@ impl Answers {
     }
 
     fn read_file(&mut self, path: &Path) -> Verdict {
-        let text = fs::read_to_string(path)?;
-        if !text.ends_with('\n') {
-            return Err(format!("{} is not whole", path.display()).into());
-        }
-        text.lines().try_for_each(|line| self.take(line, path))
+        whole(path)?.lines().try_for_each(|line| self.take(line, path))
     }
 
     fn take(&mut self, line: &str, path: &Path) -> Verdict {
@@ -100,17 +96,15 @@ impl Answers {
     /// The first number that was overtaken.
     pub fn judge_order(home: &Path) -> Verdict {
         // Their names tell attempt, checkpoint and subtask, each with zeros in front.
-        let published = fs::read_dir(home.join("out"))?.map(|entry| Ok(entry?.path()));
-        let published: Result<BTreeSet<PathBuf>, std::io::Error> = published.collect();
         let mut newest = [None; WAYS as usize];
         let (mut checkpoint, mut so_far) = (String::new(), newest);
-        for path in published?.iter().filter(|path| path.is_file()) {
-            let of = checkpoint_of(path);
+        for path in files_in(&home.join("out"))? {
+            let of = checkpoint_of(&path);
             if of != checkpoint {
                 (checkpoint, so_far) = (of, newest);
             }
             let mut here = so_far;
-            for number in fs::read_to_string(path)?.lines().filter_map(number_of) {
+            for number in whole(&path)?.lines().filter_map(number_of) {
                 let way = (number % WAYS) as usize;
                 if here[way] >= Some(number) {
                     return Err(format!("{number} was overtaken, in {}", path.display()).into());

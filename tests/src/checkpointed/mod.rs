@@ -35,6 +35,7 @@ pub use killing::{found_out, killing, killing_up_to, points_of};
 pub use ledger::Ledger;
 pub use lives::{disturbances, life, parallelism, restarting_life};
 pub use published::Published;
+pub(crate) use published::{files_in, whole};
 pub use rows::Rows;
 pub use scene::Scene;
 pub use target::Target;

@@ -35,11 +35,7 @@ impl Published {
     }
 
     fn read_file(&mut self, path: &Path) -> Verdict {
-        let text = fs::read_to_string(path)?;
-        if !text.ends_with('\n') {
-            return Err(format!("{} is not whole", path.display()).into());
-        }
-        for line in text.lines() {
+        for line in whole(path)?.lines() {
             self.due.take(line, &path.display())?;
         }
         Ok(())
@@ -87,7 +83,17 @@ impl Published {
     }
 }
 
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
+/// Reads a file that was published: its last line is whole.
+pub(crate) fn whole(path: &Path) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    let text = fs::read_to_string(path)?;
+    match text.ends_with('\n') {
+        true => Ok(text),
+        false => Err(format!("{} is not whole", path.display()).into()),
+    }
+}
+
+/// Lists the files of a folder, sorted by their names.
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

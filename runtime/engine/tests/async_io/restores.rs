@@ -73,8 +73,8 @@ async fn restored_inputs_are_dealt_out_to_another_parallelism() {
     scene.emit(30);
     for next in [3, 1] {
         let mut job = scene.job(parallelism, patient(4)).start(scene.store.clone()).unwrap();
-        // Those of one split are one subtask's.
-        scene.oracle.until(|called| called.len() >= 4).await;
+        // Those of one split are one subtask's, and all that is held is of the first two.
+        scene.oracle.until(|called| called.len() == 8).await;
         promptly(job.trigger_checkpoint()).await.unwrap();
         job.cancel();
         promptly(job.wait()).await.unwrap_err();

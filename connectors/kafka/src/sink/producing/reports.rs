@@ -104,7 +104,7 @@ impl ProducerContext for Reports {
 }
 
 /// A batch whose fate is uncertain is reported as delivered when a later one of its producer is: a broker that knows the producer would
-/// have refused the later one. One that does not know it yet takes it, and the first is missing.
+/// have refused the later one. Whether one that does not know it yet refuses it, too, nobody has shown us; so this is no proof.
 fn inferred() -> ClientError {
     let text =
         "the client infers from a later message that it was delivered; no broker has said so".to_owned();
