@@ -97,11 +97,9 @@ struct Stage {
 impl Stage {
     fn at(brokers: &str, timeout: Duration) -> Self {
         let output = Topic::create(brokers, 4).name;
-        Self {
-            scene: Scene::at(brokers, PROGRAM, Target::Topic(output.clone(), timeout)),
-            visible: Visible::of(brokers, &output),
-            coordinators: Coordinators::of(brokers, &output),
-        }
+        let scene = Scene::at(brokers, PROGRAM, Target::Topic(output.clone(), timeout));
+        let visible = Visible::of(brokers, &scene.topic().name, &output);
+        Self { scene, visible, coordinators: Coordinators::of(brokers, &output) }
     }
 
     /// Prints what a loop did, lets a last life read to the end, and has Kafka's own consumer read everything.
@@ -379,7 +377,7 @@ fn complaint(target: fn(String) -> Target, point: &str) -> String {
     let kafka = Kafka::shared().expect("Kafka");
     let output = Topic::create(kafka.bootstrap(), 4).name;
     let scene = Scene::new(PROGRAM, target(output.clone()));
-    let mut visible = Visible::of(kafka.bootstrap(), &output);
+    let mut visible = Visible::of(kafka.bootstrap(), &scene.topic().name, &output);
     let (result, _) = Feed::into(scene.topic()).beside(2000, || {
         CrashLoop::new("wrong")
             // Not at the first: each life is to come a bit further than the one before.

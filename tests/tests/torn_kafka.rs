@@ -16,7 +16,7 @@ fn torn_checkpoint_stops_the_next_start_with_partitions_and_counts() {
     let kafka = Kafka::shared().expect("Kafka");
     let output = Topic::create(kafka.bootstrap(), 4).name;
     let scene = Scene::new(PROGRAM, Target::Topic(output.clone(), Duration::from_secs(900)));
-    let mut visible = Visible::of(kafka.bootstrap(), &output);
+    let mut visible = Visible::of(kafka.bootstrap(), &scene.topic().name, &output);
     let mut feed = Feed::into(scene.topic());
     feed.send(500);
     scene.topic().flush();

@@ -12,6 +12,7 @@
 mod appended;
 mod coordinators;
 mod due;
+mod evidence;
 mod feed;
 mod job;
 mod killing;

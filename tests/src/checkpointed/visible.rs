@@ -9,15 +9,17 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::due::Due;
+use super::due::{Due, NotDue};
 use super::feed::PARTITIONS;
-use super::{Fed, Verdict};
+use super::{Fed, Verdict, evidence};
 use crate::process::PATIENCE;
 
 /// Judges visible records as they appear: of each key the numbers 0, 1, 2, …, each once, in this order.
 pub struct Visible {
     brokers: String,
     topic: String,
+    /// The topic that is read by who writes this one.
+    fed: String,
     consumer: BaseConsumer,
     /// The offset behind the last record that was read, by partition.
     next: Vec<i64>,
@@ -34,11 +36,11 @@ impl fmt::Debug for Visible {
 }
 
 impl Visible {
-    /// Judges a topic, from its first record on.
+    /// Judges a topic, from its first record on, into which is copied what is `fed`.
     ///
     /// # Panics
     /// Panics if no consumer can be made.
-    pub fn of(brokers: &str, topic: &str) -> Self {
+    pub fn of(brokers: &str, fed: &str, topic: &str) -> Self {
         let consumer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("group.id", "judge")
@@ -48,15 +50,25 @@ impl Visible {
             .set("fetch.wait.max.ms", "20")
             .create()
             .expect("a consumer");
-        let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
-        Self { brokers, topic, consumer, next: vec![0; PARTITIONS], due: Due::default() }
+        let (brokers, topic, fed) = (brokers.to_owned(), topic.to_owned(), fed.to_owned());
+        Self { brokers, topic, fed, consumer, next: vec![0; PARTITIONS], due: Due::default() }
     }
 
     /// Reads what has become visible since the last look, up to the first record of an open transaction.
     ///
     /// # Errors
-    /// The first number that comes again, or before one that is due.
+    /// The first number that comes again, or before one that is due, and what both topics hold of its key.
     pub fn look(&mut self) -> Verdict {
+        self.read().map_err(|wrong| match wrong.downcast_ref::<NotDue>() {
+            Some(NotDue { key, due, .. }) => {
+                let evidence = evidence::of(&self.brokers, &[&self.fed, &self.topic], key, *due);
+                format!("{wrong}{evidence}").into()
+            }
+            None => wrong,
+        })
+    }
+
+    fn read(&mut self) -> Verdict {
         let mut from = TopicPartitionList::new();
         for (partition, next) in (0..).zip(&self.next) {
             from.add_partition_offset(&self.topic, partition, Offset::Offset(*next))?;

@@ -103,9 +103,11 @@ where
         let Some(intake) = self.calls.intake(order, watch, report) else { return };
         let (participant, commands) = launch.enlist(uid, subtask, Role::Calls);
         let (turn, holding) = launch.restoring.turn_of(uid);
+        let backlog = launch.backlogs.of_step(subtask, launch.has_exchange);
         let task = CallTask {
             turn,
             holding,
+            backlog,
             restored: launch.state_of(&participant),
             participant,
             intake,

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlogs;
 use super::control::{Command, Event, Participant};
 use super::launch::{Contact, Launch, RestoredJob, Role};
 use super::restoring::Restoring;
@@ -72,6 +73,8 @@ impl Attempt {
             orders: &job.orders,
             restored,
             restoring: Restoring::new(restored.moved.clone(), job.job.parallelism),
+            backlogs: Backlogs::new(job.job.parallelism),
+            has_exchange: false,
             first,
             events: &events,
             cancel: &cancel,

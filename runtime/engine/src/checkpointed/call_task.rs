@@ -15,6 +15,7 @@ use levada_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlog;
 use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
 use super::failpoint::holds_inputs;
 use super::held::{Held, Restored, load};
@@ -58,6 +59,8 @@ pub(super) struct CallTask<A, O> {
     pub(super) turn: Turn,
     /// Inputs that have moved from another subtask, until they have left.
     pub(super) holding: Option<Holding>,
+    /// Inputs that barriers have overtaken while they waited for room.
+    pub(super) backlog: Backlog,
 }
 
 /// How far a task has come.
@@ -67,7 +70,7 @@ pub(super) struct Standing {
     has_begun: bool,
     /// A checkpoint was triggered whose barrier has not come. Until then whatever stands in front of it is taken out of the
     /// channel, be there room for it or not: a call that is stuck does not hold up a checkpoint. The sources have been told to
-    /// send the barrier next, so it is not much.
+    /// send the barrier next, so it is not much; and behind it they wait, see [`backlog`](super::backlog).
     awaited: Option<CheckpointId>,
     /// The newest barrier that has come.
     passed: Option<CheckpointId>,
@@ -111,6 +114,9 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
             }
             if self.holding.is_some() && self.intake.is_empty() {
                 self.holding = None;
+            }
+            if self.intake.is_clear() {
+                self.backlog.end();
             }
             let (is_working, has_turn) = (self.is_working(), self.turn.has_come());
             // What was restored comes first, and what has come waits where it stands.
@@ -223,6 +229,9 @@ impl<A: Storable + Send + Sync + 'static, O: Send + 'static> CallTask<A, O> {
         let state = self.held();
         self.send(StreamElement::Barrier(barrier), outlet).await?;
         self.standing.has_stopped |= barrier.kind == BarrierKind::Stop;
+        if !self.intake.is_clear() {
+            self.backlog.begin();
+        }
         let snapshot = Box::new(Snapshot { state, ..Snapshot::default() });
         self.tell(Event::Acked(self.participant.clone(), barrier.checkpoint, snapshot))
     }

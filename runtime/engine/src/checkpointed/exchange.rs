@@ -21,6 +21,7 @@ struct Exchange<T, L> {
 impl<T: Send + 'static, L> Inflow<T, L> for Exchange<T, L> {
     fn open(&self, launch: &mut Launch<'_>, line: L) -> Feeds<T> {
         let parallelism = launch.parallelism;
+        launch.has_exchange = true;
         let mut senders: Vec<Vec<mpsc::Sender<StreamElement<T>>>> =
             (0..parallelism).map(|_| Vec::new()).collect();
         let mut inlets = Vec::new();

@@ -8,6 +8,7 @@ use levada_core::{Budget, CheckpointId, Clock, SinkContext, SourceContext, State
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlogs;
 use super::control::{Command, Commands, Events, Participant};
 use super::restoring::Restoring;
 use super::tasks::Tasks;
@@ -65,6 +66,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) orders: &'a Orders,
     pub(crate) restored: &'a RestoredJob,
     pub(crate) restoring: Restoring,
+    pub(crate) backlogs: Backlogs,
+    /// Whether there is an exchange: what stands behind it gets records of every subtask.
+    pub(crate) has_exchange: bool,
     /// The first checkpoint that may follow.
     pub(crate) first: CheckpointId,
     pub(crate) events: &'a Events,

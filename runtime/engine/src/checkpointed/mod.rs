@@ -11,6 +11,7 @@
 mod async_map;
 mod attempt;
 mod attend;
+mod backlog;
 mod call_task;
 mod caught;
 mod control;

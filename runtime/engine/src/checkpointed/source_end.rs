@@ -25,8 +25,17 @@ impl<I> Inflow<I, MainLine> for FromSource<I> {
             let (participant, commands) = launch.enlist(&self.uid, subtask, Role::Source);
             let restored = launch.state_of(&participant);
             let (ctx, time) = (launch.source_context(subtask), launch.time_context(&participant));
-            let turn = launch.restoring.turn_of_source();
-            SourceFeed { participant, input: (self.make)(subtask), ctx, restored, commands, time, turn }
+            let (turn, ahead) = (launch.restoring.turn_of_source(), launch.backlogs.ahead_of(subtask));
+            SourceFeed {
+                participant,
+                input: (self.make)(subtask),
+                ctx,
+                restored,
+                commands,
+                time,
+                turn,
+                ahead,
+            }
         };
         Feeds::Sources((0..parallelism).map(feed).collect())
     }

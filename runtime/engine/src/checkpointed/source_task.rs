@@ -9,6 +9,7 @@ use levada_core::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::backlog::Ahead;
 use super::control::{Command, Commands, Event, Events, Participant, Snapshot};
 use super::hold::Hold;
 use super::input::{Input, Read};
@@ -32,6 +33,8 @@ pub(crate) struct SourceFeed<I> {
     pub(crate) time: TimeContext,
     /// When it may read.
     pub(crate) turn: Turn,
+    /// Whether the steps have room.
+    pub(crate) ahead: Ahead,
 }
 
 pub(crate) struct SourceTask<I> {
@@ -47,6 +50,29 @@ struct Clockwork {
     ticks: Ticks,
     /// How long it has waited for others since the last tick.
     held_up: Duration,
+    /// Since when it waits for others and reads nothing.
+    waits_since: Option<Timestamp>,
+}
+
+impl Clockwork {
+    fn note_waits(&mut self, waits: bool, now: Timestamp) {
+        match (waits, self.waits_since) {
+            (true, None) => self.waits_since = Some(now),
+            (false, Some(since)) => {
+                self.held_up += now.since(since);
+                self.waits_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn take_held_up(&mut self, now: Timestamp) -> Duration {
+        if let Some(since) = &mut self.waits_since {
+            self.held_up += now.since(*since);
+            *since = now;
+        }
+        std::mem::take(&mut self.held_up)
+    }
 }
 
 /// What the task waited for.
@@ -85,8 +111,9 @@ impl<I: Send + 'static> SourceTask<I> {
         loop {
             // A checkpoint that has the starts of others and not these would make these splits look new: it waits for them.
             let listens = !(is_reading && self.feed.input.owes_starts());
-            let has_turn = self.feed.turn.has_come();
-            let reads = is_reading && !hold.is_held() && has_turn;
+            let (has_turn, has_room) = (self.feed.turn.has_come(), self.feed.ahead.is_clear());
+            let reads = is_reading && !hold.is_held() && has_turn && has_room;
+            clockwork.note_waits(is_reading && !reads, self.feed.time.clock.now());
             let keeps_time = is_reading && self.feed.input.knows_its_splits();
             // A command first: a source that always has records must not starve the checkpoints. A tick comes seldom.
             let wakeup = tokio::select! {
@@ -95,6 +122,7 @@ impl<I: Send + 'static> SourceTask<I> {
                 () = clockwork.ticks.next(), if keeps_time => Wakeup::Tick,
                 read = self.feed.input.next(&mut out), if reads => Wakeup::Read(read),
                 () = self.feed.turn.comes(), if is_reading && !has_turn => continue,
+                () = self.feed.ahead.clears(), if is_reading && !has_room => continue,
             };
             match wakeup {
                 Wakeup::Told(Some(Command::Start)) => {
@@ -122,7 +150,7 @@ impl<I: Send + 'static> SourceTask<I> {
                 Wakeup::Told(Some(Command::Aborted(_) | Command::Expect(_))) => {}
                 Wakeup::Told(Some(Command::Close) | None) => return Ok(()),
                 Wakeup::Tick => {
-                    let held_up = std::mem::take(&mut clockwork.held_up);
+                    let held_up = clockwork.take_held_up(self.feed.time.clock.now());
                     self.tell_time(TimeEvent::Tick { held_up }).await?;
                 }
                 Wakeup::Read(read) => {
@@ -171,7 +199,7 @@ impl<I: Send + 'static> SourceTask<I> {
             self.outlet = Outlet::Relay(Box::new(Through::new(Box::new(timed), outlet)));
             terms = self.outlet.begin_time(&self.feed.time);
         }
-        Clockwork { ticks: Ticks::new(terms), held_up: Duration::ZERO }
+        Clockwork { ticks: Ticks::new(terms), held_up: Duration::ZERO, waits_since: None }
     }
 
     /// Sends what was read, and tells in its place what happened to splits.
@@ -230,6 +258,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::checkpointed::backlog::Backlogs;
     use crate::checkpointed::function_input::Function;
     use crate::checkpointed::input::Splits;
     use crate::checkpointed::restoring::Restoring;
@@ -323,6 +352,7 @@ mod tests {
             commands: receiver,
             time: time_context(),
             turn: Restoring::new(Vec::new(), 1).turn_of_source(),
+            ahead: Backlogs::new(1).ahead_of(0),
         };
         let outlet = Outlet::Relay(Box::new(Through::new(Box::new(timed), Outlet::Forward(to))));
         let task = SourceTask { feed, outlet, events, cancel: CancellationToken::new() };
@@ -374,6 +404,7 @@ mod tests {
             commands: receiver,
             time: time_context(),
             turn: Restoring::new(Vec::new(), 1).turn_of_source(),
+            ahead: Backlogs::new(1).ahead_of(0),
         };
         let stop = |sequence| inject(sequence, BarrierKind::Stop, true);
         for command in [stop(1), stop(2), Command::Close] {

@@ -65,6 +65,48 @@ async fn stuck_call_with_a_full_queue_holds_up_no_checkpoint() {
     assert_eq!(scene.oracle.called(), (0..40).collect::<Vec<_>>(), "each once, the restored ones first");
 }
 
+/// [ASY-08] [ASY-09] however many checkpoints pass by a call that is stuck: what they hold is bounded, and the source goes on behind it.
+#[tokio::test(start_paused = true)]
+async fn checkpoints_that_pass_a_stuck_call_hold_no_more_and_more() {
+    let scene = Scene::new().await;
+    let job = scene.start(patient(2));
+    scene.emit(1000);
+    scene.oracle.until_called(&[0, 1]).await;
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        promptly(job.trigger_checkpoint()).await.unwrap();
+        until_all_rest().await;
+        waiting.push(job.calls().snapshot()[0].metrics.waiting);
+    }
+    let all_but_the_first_two = &waiting[2..];
+    assert!(0 < waiting[0] && all_but_the_first_two.iter().all(|held| *held == waiting[1]), "{waiting:?}");
+    scene.oracle.answers_from(2);
+    scene.oracle.answer_well(0);
+    scene.oracle.answer_well(1);
+    scene.sink.until(&(0..1000).map(|number| number * 10).collect::<Vec<_>>()).await;
+}
+
+/// [ASY-08] the subtask of a call that is stuck makes its own source wait, and no other one.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_stuck_makes_the_source_of_its_own_subtask_wait() {
+    let scene = Scene::new().await;
+    let job = scene.job(2, patient(2)).start(scene.store.clone()).unwrap();
+    scene.emit(4);
+    scene.oracle.until(|called| called.len() == 4).await;
+    scene.oracle.answers_from(1);
+    for odd in [1, 3] {
+        scene.oracle.answer_well(odd);
+    }
+    scene.emit(100);
+    for _ in 0..3 {
+        promptly(job.trigger_checkpoint()).await.unwrap();
+    }
+    scene.emit(1000);
+    let mut seen = scene.sink.seen.subscribe();
+    promptly(seen.wait_for(|seen| seen.len() == 500)).await.unwrap();
+    assert!(scene.sink.outputs().iter().all(|output| output % 20 == 10));
+}
+
 /// [ASY-08] inputs that are stored are dealt out to however many subtasks there are: each is called by one.
 #[tokio::test(start_paused = true)]
 async fn restored_inputs_are_dealt_out_to_another_parallelism() {

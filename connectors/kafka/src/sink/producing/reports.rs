@@ -104,7 +104,8 @@ impl ProducerContext for Reports {
 }
 
 /// A batch whose fate is uncertain is reported as delivered when a later one of its producer is: a broker that knows the producer would
-/// have refused the later one. Whether one that does not know it yet refuses it, too, nobody has shown us; so this is no proof.
+/// have refused the later one. One that does not know it yet takes it, and the first messages of a partition were reported so and
+/// were nowhere.
 fn inferred() -> ClientError {
     let text =
         "the client infers from a later message that it was delivered; no broker has said so".to_owned();
@@ -120,7 +121,37 @@ fn bytes_of(message: &BorrowedMessage<'_>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use levada_core::ErrorChain;
+    use levada_testcontainers::{Kafka, unique_name};
+    use rdkafka::ClientConfig;
+    use rdkafka::producer::{BaseRecord, Producer as _};
+    use std::time::Duration;
+
     use super::*;
+
+    /// [KSK-03] with `acks=0` no broker says anything, so every report is one of the client's own.
+    #[test]
+    fn report_without_an_offset_is_a_failure() {
+        let kafka = Kafka::shared().expect("Kafka");
+        let topic = unique_name("inferred");
+        kafka.create_topic(&topic, 1).expect("a topic");
+        let send = |acks| {
+            let ledger = Arc::new(Ledger::new(1 << 20));
+            let mut config = ClientConfig::new();
+            config.set("bootstrap.servers", kafka.bootstrap()).set("acks", acks);
+            let client: Client =
+                config.create_with_context(Reports::new(Arc::clone(&ledger))).expect("a client");
+            ledger.note_sent();
+            let record = BaseRecord::<(), str, usize>::with_opaque_to(&topic, Origin::NONE.word());
+            client.send(record.payload("value")).map_err(|(error, _)| error).expect("it is taken");
+            client.flush(Duration::from_secs(30)).expect("a report");
+            assert_eq!(ledger.outstanding(), 0);
+            ledger.check().map_err(|error| ErrorChain(&error).to_string())
+        };
+        assert_eq!(send("all"), Ok(()));
+        let failed = send("0").expect_err("no broker has said so");
+        assert!(failed.contains("no broker has said so"), "{failed}");
+    }
 
     /// What was dropped because its transaction had failed is told with the reason for that, and nothing else is.
     #[test]
