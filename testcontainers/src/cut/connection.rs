@@ -66,6 +66,8 @@ pub(super) struct Connection {
     client: TcpStream,
     server: Server,
     flows: [Flow; 2],
+    /// Whether the source of each direction may have something, as far as is known.
+    may_read: [bool; 2],
     /// Held by a rule, whatever the others are.
     hold: bool,
 }
@@ -73,7 +75,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(client: TcpStream, upstream: Vec<SocketAddr>, now: Instant) -> Connection {
         let flows = [Flow::new(now), Flow::new(now)];
-        Connection { client, server: Server::Away(upstream), flows, hold: false }
+        Connection { client, server: Server::Away(upstream), flows, may_read: [true; 2], hold: false }
     }
 
     /// Moves everything that can be moved now.
@@ -119,6 +121,9 @@ impl Connection {
 
     /// Takes what the source has sent, as far as there is room.
     fn read(&mut self, direction: Direction, faults: &Faults, buffer: &mut [u8]) {
+        if !self.may_read[direction.index()] {
+            return;
+        }
         for _ in 0..READS {
             if !self.flows[direction.index()].wants(faults.window()) {
                 return;
@@ -258,7 +263,13 @@ impl Connection {
         self.flows.iter().filter_map(|flow| flow.due(faults.rate, now)).min()
     }
 
-    /// Returns the sockets with what is waited for at each: bytes to read, room to write.
+    /// Notes which sources have something: in the order of [`Connection::waits`], or nothing if that is not known.
+    pub(super) fn note_readable(&mut self, readable: Option<[bool; 2]>) {
+        self.may_read = readable.unwrap_or([true; 2]);
+    }
+
+    /// Returns the sockets with what is waited for at each: bytes to read, room to write. In the order of the directions that they are the
+    /// source of.
     pub(super) fn waits(&self, faults: &Faults, now: Instant) -> Vec<(&TcpStream, bool, bool)> {
         match &self.server {
             Server::Away(_) => Vec::new(),

@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use super::connection::{Connection, Faults};
 use super::farewell::{Farewell, reset_now};
@@ -80,6 +81,8 @@ impl Relay {
         while self.bell.read(&mut rings).is_ok_and(|count| count == rings.len()) {}
         let mut answers = Vec::new();
         while let Ok(order) = self.orders.try_recv() {
+            // An order counts on what has happened by now, whether poll has told it or not.
+            self.connections.iter_mut().for_each(|connection| connection.note_readable(None));
             (order.act)(self);
             answers.push(order.done);
         }
@@ -150,29 +153,49 @@ impl Relay {
     }
 
     /// Blocks until a socket, an order or the time brings something to do.
-    fn wait(&self) {
+    fn wait(&mut self) {
         let now = Instant::now();
         let mut files = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
         files.extend(self.listener.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
-        for (socket, reads, writes) in self.connections.iter().flat_map(|one| one.waits(&self.faults, now)) {
-            let mut events = PollFlags::empty();
-            events.set(PollFlags::POLLIN, reads);
-            events.set(PollFlags::POLLOUT, writes);
-            // One that nothing is waited for is left out: poll would tell its end again and again.
-            if !events.is_empty() {
-                files.push(PollFd::new(socket.as_fd(), events));
+        // Of each socket that is a source, its place among the files.
+        let mut places: Vec<[Option<usize>; 2]> = Vec::with_capacity(self.connections.len());
+        for connection in &self.connections {
+            let mut of_sources = [None; 2];
+            for (place, (socket, reads, writes)) in
+                of_sources.iter_mut().zip(connection.waits(&self.faults, now))
+            {
+                let mut events = PollFlags::empty();
+                events.set(PollFlags::POLLIN, reads);
+                events.set(PollFlags::POLLOUT, writes);
+                // One that nothing is waited for is left out: poll would tell its end again and again.
+                if !events.is_empty() {
+                    *place = Some(files.len());
+                    files.push(PollFd::new(socket.as_fd(), events));
+                }
             }
+            places.push(of_sources);
         }
         let draining = self.farewells.iter().filter_map(Farewell::reads);
         files.extend(draining.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
-        // Which file it was does not matter: a turn looks at all of them. After an error too, a turn finds out more.
-        poll(&mut files, self.timeout(now)).ok();
+        // A turn looks at everything but at sources that have nothing. After an error, it looks at these, too.
+        let is_told = ppoll(&mut files, self.timeout(now), None).is_ok();
+        let has_something = |place: Option<usize>| {
+            let events = place.and_then(|place| files[place].revents());
+            events.is_some_and(|events| events.intersects(!PollFlags::POLLOUT))
+        };
+        let readable: Vec<_> =
+            places.iter().map(|places| is_told.then(|| places.map(has_something))).collect();
+        drop(files);
+        for (connection, readable) in self.connections.iter_mut().zip(readable) {
+            connection.note_readable(readable);
+        }
     }
 
-    fn timeout(&self, now: Instant) -> PollTimeout {
+    /// To the nanosecond: in whole milliseconds, what is under way one behind the other would arrive in bursts.
+    fn timeout(&self, now: Instant) -> Option<TimeSpec> {
         let flows = self.connections.iter().filter_map(|connection| connection.due(&self.faults, now));
         let due = flows.chain(self.farewells.iter().map(|farewell| farewell.due(now))).min();
-        due.map_or(PollTimeout::NONE, |due| in_milliseconds(due.saturating_duration_since(now)))
+        due.map(|due| TimeSpec::from_duration(due.saturating_duration_since(now)))
     }
 
     /// Counts, after what has happened by now: a client that has connected is accepted.
@@ -231,10 +254,4 @@ impl Relay {
         self.listener = None;
         self.cut_all();
     }
-}
-
-/// Rounds up: a wait that ends too early would be repeated without a pause.
-fn in_milliseconds(duration: Duration) -> PollTimeout {
-    let milliseconds = duration.as_micros().div_ceil(1000);
-    PollTimeout::from(u16::try_from(milliseconds).unwrap_or(u16::MAX))
 }

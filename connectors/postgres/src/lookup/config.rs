@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_core::{Clock, SystemClock};
+use levada_core::Clock;
 
 use crate::quote::TableName;
 
+use super::clock::TickClock;
 use super::error::LookupError;
 use super::named::NamedQuery;
 
@@ -140,7 +141,7 @@ pub struct PostgresLookupConfig {
     pub load_timeout: Duration,
     /// The channel whose notifications make keys invalid.
     pub invalidation_channel: Option<String>,
-    /// Tells the age of what is kept.
+    /// Tells the age of what is kept. The machine's, as of its last tick, unless another one is set.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -181,7 +182,7 @@ impl PostgresLookupConfig {
             preload: None,
             load_timeout: Duration::from_secs(300),
             invalidation_channel: None,
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(TickClock),
         }
     }
 

@@ -51,6 +51,7 @@
 
 mod cache;
 mod cancel;
+mod clock;
 mod config;
 mod connect;
 mod decode;
