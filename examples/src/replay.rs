@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{ClientConfig, ClientContext};
 
@@ -32,7 +33,12 @@ impl ProducerContext for Deliveries {
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         let mut counted = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match result {
-            Ok(_) => counted.0 += 1,
+            Ok(record) if record.offset() >= 0 => counted.0 += 1,
+            // The client's own conclusion, which no broker has confirmed.
+            Ok(_) => {
+                let unknown = KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
+                counted.1.get_or_insert(unknown);
+            }
             Err((error, _)) => {
                 counted.1.get_or_insert_with(|| error.clone());
             }
@@ -54,6 +60,8 @@ pub async fn replay(
     let producer: BaseProducer<Deliveries> = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("enable.idempotence", "true")
+        // A new partition may refuse a first batch for a moment and take the second.
+        .set("max.in.flight.requests.per.connection", "1")
         .set("linger.ms", "20")
         .set("partitioner", "murmur2_random")
         .create_with_context(Deliveries::default())?;

@@ -61,7 +61,10 @@ pub fn acknowledged(
     impl ProducerContext for Acknowledged {
         type DeliveryOpaque = ();
         fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-            if let Ok(message) = result {
+            // Without an offset, it is the client's own conclusion.
+            if let Ok(message) = result
+                && message.offset() >= 0
+            {
                 let value = String::from_utf8(message.payload().unwrap().to_vec()).unwrap();
                 self.0.lock().unwrap().push(value);
             }

@@ -15,6 +15,7 @@ async fn order_is_kept_within_partitions_while_answers_are_lost() {
     let config = KafkaSinkConfig::new(broker.bootstrap_behind_cut().expect("a proxy"))
         .topics([&topic.name])
         // Several requests on their way at once.
+        .property("max.in.flight.requests.per.connection", "5")
         .property("batch.size", "20000")
         .property("reconnect.backoff.ms", "10")
         .property("reconnect.backoff.max.ms", "100");

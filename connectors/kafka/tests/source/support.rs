@@ -312,6 +312,8 @@ pub(crate) fn plain_producer(bootstrap: &str) -> ThreadedProducer<Counting> {
         .set("message.max.bytes", "100000000")
         .set("queue.buffering.max.kbytes", "1000000")
         .set("linger.ms", "5")
+        // A batch that is tried again must not come behind the next one.
+        .set("max.in.flight.requests.per.connection", "1")
         .create_with_context(Counting)
         .expect("a producer")
 }

@@ -389,6 +389,20 @@ mod tests {
         TimeContext { uid: "source".to_owned(), subtask: 0, clock, groups: DriftGroups::new(), status }
     }
 
+    /// [TIM-06] A split from which nothing is read has not fallen silent: the wait counts as one for others, also over ticks.
+    #[test]
+    fn time_in_which_the_source_may_not_read_is_held_up() {
+        let mut clockwork = Clockwork { ticks: Ticks::new(None), held_up: Duration::ZERO, waits_since: None };
+        let millis = Duration::from_millis;
+        clockwork.note_waits(true, Timestamp(100));
+        clockwork.note_waits(true, Timestamp(120));
+        assert_eq!(clockwork.take_held_up(Timestamp(150)), millis(50));
+        clockwork.note_waits(false, Timestamp(170));
+        clockwork.note_waits(false, Timestamp(180));
+        assert_eq!(clockwork.take_held_up(Timestamp(200)), millis(20));
+        assert_eq!(clockwork.take_held_up(Timestamp(300)), millis(0));
+    }
+
     /// [CHK-12] Event time ends before the savepoint, also of a source that is idle; and only once.
     #[tokio::test]
     async fn drain_sends_the_maximum_watermark_and_the_end_before_the_barrier() {

@@ -13,7 +13,9 @@ pub(super) fn client_config(
     let mut client = ClientConfig::new();
     client
         // The default of 100 ms is what a first message waits for when the transaction before has just ended.
-        .set("retry.backoff.ms", "20");
+        .set("retry.backoff.ms", "20")
+        // With more, a first batch that is refused for a moment, while the second is taken or refused for the gap, costs the transaction.
+        .set("max.in.flight.requests.per.connection", "1");
     for (name, value) in &config.properties {
         client.set(name, value);
     }
@@ -35,4 +37,20 @@ pub(super) fn client_config(
             .set("transaction.timeout.ms", config.transaction_timeout.milliseconds().to_string());
     }
     client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_FLIGHT: &str = "max.in.flight.requests.per.connection";
+
+    /// [KSK-06] one batch in flight, unless somebody says otherwise.
+    #[test]
+    fn user_decides_how_many_batches_are_in_flight() {
+        let config = KafkaSinkConfig::new("127.0.0.1:1");
+        assert_eq!(client_config(&config, "name", None).get(IN_FLIGHT), Some("1"));
+        let config = config.property(IN_FLIGHT, "5");
+        assert_eq!(client_config(&config, "name", Some("id")).get(IN_FLIGHT), Some("5"));
+    }
 }

@@ -206,6 +206,9 @@ impl KafkaSinkConfig {
     }
 
     /// Passes a property on to librdkafka, over our defaults. Some are ours: see [`KafkaSinkConfig::check`].
+    ///
+    /// One batch is in flight on each connection unless `max.in.flight.requests.per.connection` says otherwise. With more, a transaction is given
+    /// up now and then, and has to be written again.
     #[must_use]
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
