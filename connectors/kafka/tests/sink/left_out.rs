@@ -167,23 +167,25 @@ async fn marker_that_the_coordinator_has_left_out_is_written_when_the_partition_
 /// [KSK-15] the offset that tells of a transaction whose id is forgotten has a marker of its own: it is written, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marker_of_the_offset_in_a_transaction_is_written_when_its_partition_is_led_again() {
-    let offsets = ("offsets.topic.replication.factor", "1");
-    let kafka = Kafka::builder().brokers(3).property(offsets.0, offsets.1).start().expect("three brokers");
-    let topic = Topic::replicated(kafka.bootstrap()).await;
-    let mut driven = Driven::open(&topic, topic.config().topics([&topic.name])).await;
+    // Enough partitions that the names of the next topic lead to other ones.
+    let builder = Kafka::builder().brokers(3).property("offsets.topic.replication.factor", "1");
+    let kafka = builder.property("offsets.topic.num.partitions", "16").start().expect("three brokers");
     let admin = client(kafka.bootstrap());
-    let mut sequence = 0;
-    let (handle, group, coordinator, away) = loop {
-        sequence += 1;
-        let handle = prepare(&mut driven, sequence, &["a"]).await;
+    let mut tries = 0..12;
+    let (topic, mut driven, handle, group, coordinator, away) = loop {
+        tries.next().expect("a group that another broker coordinates than its transaction");
+        let topic = Topic::replicated(kafka.bootstrap()).await;
+        let mut driven = Driven::open(&topic, topic.config().topics([&topic.name])).await;
+        let handle = prepare(&mut driven, 1, &["a"]).await;
         let id = handle.transactional_id.as_str();
         let group = TransactionNaming::marker_group(id);
         let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
         let of_group = admin.find_group_coordinator(&group, PATIENCE).await.expect("found");
         if of_group != coordinator {
-            break (handle, group, coordinator, of_group);
+            break (topic, driven, handle, group, coordinator, of_group);
         }
         driven.sink.commit(&handle).await.expect("commit");
+        driven.sink.close().await;
     };
     broker(&kafka, away).kill();
     let asked = client(&broker(&kafka, coordinator).address());
@@ -195,7 +197,7 @@ async fn marker_of_the_offset_in_a_transaction_is_written_when_its_partition_is_
     broker(&kafka, away).restart().expect("it comes back");
     let place = [(topic.name.clone(), [0].into())].into();
     let stable = admin.stable_offsets(&group, &place, PATIENCE).await.expect("decided");
-    assert_eq!(stable[&(topic.name.clone(), 0)].offset, sequence);
+    assert_eq!(stable[&(topic.name.clone(), 0)].offset, 1);
     // Closing waits for the look behind it.
     driven.sink.close().await;
     assert_eq!(markers_written(&driven), 1);
