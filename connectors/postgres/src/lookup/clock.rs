@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_is_a_few_milliseconds_behind_at_most() {
+    fn clock_is_close_behind_the_machines_and_never_ahead() {
         let (before, now) = (TickClock.now(), SystemClock.now());
         assert!(now.since(before).as_millis() < 1000, "{before} is far from {now}");
         assert!(before.since(now).is_zero(), "{before} is ahead of {now}");

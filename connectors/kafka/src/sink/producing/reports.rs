@@ -121,11 +121,12 @@ fn bytes_of(message: &BorrowedMessage<'_>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use levada_core::ErrorChain;
     use levada_testcontainers::{Kafka, unique_name};
     use rdkafka::ClientConfig;
     use rdkafka::producer::{BaseRecord, Producer as _};
-    use std::time::Duration;
 
     use super::*;
 
