@@ -7,6 +7,7 @@
 
 mod key;
 mod open;
+mod order;
 mod widen;
 
 use std::fmt;
@@ -106,7 +107,7 @@ pub fn settings(part: &EnrichPart) -> (AsyncSettings<Keyed, Keyed>, Batching) {
         .timeout(part.timeout)
         .retry(RetryStrategy::Fixed { delay: RETRY_AFTER, retries: u32::MAX });
     let settings = match part.order {
-        StepOrder::PerKey => settings.key_ordered(),
+        StepOrder::PerKey => settings.key_ordered_by(order::of_key),
         StepOrder::Ordered => settings.ordered(),
         StepOrder::Unordered => settings.unordered(),
     };

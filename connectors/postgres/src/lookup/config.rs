@@ -252,7 +252,8 @@ impl PostgresLookupConfig {
     }
 
     /// Makes keys invalid when `NOTIFY` names them on `channel`: the key's text, or a JSON array of its parts. Any other
-    /// payload makes everything invalid, and so does the loss of the listening connection.
+    /// payload makes everything invalid, as any payload does for a lookup by query, and so does the loss of the listening
+    /// connection.
     #[must_use]
     pub fn invalidated_by(mut self, channel: impl Into<String>) -> Self {
         self.invalidation_channel = Some(channel.into());

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Config, Statement};
 
 use crate::sink::error::{Failure, ServerError};
-use crate::sink::session::{Limits, Session};
+use crate::sink::session::{Limits, Session, answered};
 
 use super::cancel::cancel;
 use super::config::PostgresLookupConfig;
@@ -33,7 +33,7 @@ pub(crate) fn limits(config: &PostgresLookupConfig) -> Limits {
 /// Connects with the session's limits, for reading alone.
 pub(crate) async fn session(config: &PostgresLookupConfig) -> Result<Session, Failure> {
     let session = Session::connect(&config.connection, limits(config), &config.application_name).await?;
-    session.client.batch_execute(sql::READ_ONLY).await?;
+    answered(session.patience, session.client.batch_execute(sql::READ_ONLY)).await?;
     Ok(session)
 }
 

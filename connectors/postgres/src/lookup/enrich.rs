@@ -108,7 +108,7 @@ impl Enrichment {
             let mut left = if may_come { attempts } else { 0 };
             while found.is_empty() && left > 0 {
                 pause(delay).await;
-                self.lookup.invalidate(key)?;
+                self.lookup.shared.forget(key)?;
                 found = self.lookup.get(key).await?;
                 left -= 1;
             }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tokio_postgres::SimpleQueryMessage;
 use tracing::{debug, warn};
 
-use crate::sink::session::Session;
+use crate::sink::session::{Session, answered};
 
 use super::plan::Plan;
 use super::sql;
@@ -12,13 +12,16 @@ use super::sql;
 /// Asks for the plan of a lookup, and returns a warning for each table that would be read as a whole. A server that does
 /// not tell is no reason not to start.
 pub(crate) async fn check(session: &Session, plan: &Plan) -> Vec<String> {
-    let asked = session.client.simple_query(&sql::explain(&plan.one, plan.parameters.len())).await;
-    let _ = session.client.batch_execute(sql::END_EXPLAIN).await;
-    let _ = session.client.batch_execute(sql::FORGET_EXPLAINED).await;
-    let messages = match asked {
+    let asked = answered(session.patience, async {
+        let asked = session.client.simple_query(&sql::explain(&plan.one, plan.parameters.len())).await;
+        let _ = session.client.batch_execute(sql::END_EXPLAIN).await;
+        let _ = session.client.batch_execute(sql::FORGET_EXPLAINED).await;
+        asked
+    });
+    let messages = match asked.await {
         Ok(messages) => messages,
-        Err(error) => {
-            debug!(%error, "the server does not tell how it would look a key up");
+        Err(failure) => {
+            debug!(error = %failure.cause, "the server does not tell how it would look a key up");
             return Vec::new();
         }
     };

@@ -285,7 +285,7 @@ impl Task {
         let keys = &self.keys[range.clone()];
         let query =
             Query { is_many: keys.len() > 1, parameters: Arc::new(parameters(&self.tower.plan, keys)) };
-        let mut is_renewed = false;
+        let mut renewed = 0;
         let mut pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(500));
         for attempt in 1.. {
             match self.send(&query).await {
@@ -295,7 +295,8 @@ impl Task {
                 }
                 Err(Unanswered::Failed(failure)) => match Again::after(&failure) {
                     Again::Yes => {}
-                    Again::Renewed if !is_renewed => is_renewed = true,
+                    // Each takes its connection out of use, and those of before the change are no more than this.
+                    Again::Renewed if renewed < self.tower.config.connections => renewed += 1,
                     _ => return Err(Unanswered::Failed(failure)),
                 },
                 Err(unanswered) => return Err(unanswered),
@@ -310,6 +311,10 @@ impl Task {
     }
 
     async fn send(&mut self, query: &Query) -> Result<Vec<tokio_postgres::Row>, Unanswered> {
+        // A query that is given up takes its connection out of use.
+        if self.sender.is_closed() || Instant::now() >= self.deadline {
+            return Err(Unanswered::GivenUp);
+        }
         let lines = &self.tower.lines;
         let sending = lines.send(query, self.deadline);
         let mut sent = tokio::select! {
@@ -358,10 +363,6 @@ impl Task {
             }
         }
         for (place, rows) in range.zip(rows) {
-            let counters = &self.tower.counters;
-            if let Ok(rows) = &rows {
-                if rows.is_empty() { &counters.not_found } else { &counters.found }.fetch_add(1, Relaxed);
-            }
             self.found[place] = Some(rows.and_then(|rows| self.tower.plan.judge(rows.into())));
         }
     }
@@ -372,7 +373,7 @@ impl Task {
 enum Again {
     /// Elsewhere, within the call's own time.
     Yes,
-    /// Once, on a connection that prepares it anew.
+    /// Once for each connection, until one has prepared it anew.
     Renewed,
     No,
 }

@@ -42,6 +42,8 @@ struct State {
     waiting: usize,
     /// Why the last attempt to connect failed, until one succeeds.
     failure: Option<LookupError>,
+    /// How many attempts have failed.
+    failures: u64,
 }
 
 impl Lines {
@@ -106,7 +108,7 @@ impl Lines {
             self.open_one();
             let is_over = timeout_at(deadline, freed).await.is_err();
             waiting.was_woken = true;
-            if let Some(failure) = self.failure(is_over) {
+            if let Some(failure) = self.failure(is_over, waiting.failures) {
                 return Err(failure);
             }
             if is_over {
@@ -198,6 +200,7 @@ impl Lines {
             warn!(error = %failure.cause, target = %self.target, "the lookup cannot connect");
         }
         state.failure = Some(LookupError::unreachable(&self.target, failure));
+        state.failures += 1;
         drop(state);
         self.freed.notify_waiters();
     }
@@ -220,12 +223,14 @@ impl Lines {
         }
     }
 
-    /// Tells why there is no connection: at once if waiting does not help, else when the time is over.
-    fn failure(&self, is_over: bool) -> Option<LookupError> {
+    /// Tells why there is no connection: at once if waiting does not help, else when the time is over. What attempts up to
+    /// number `before` have met may be mended since.
+    fn failure(&self, is_over: bool, before: u64) -> Option<LookupError> {
         let state = self.state();
         // As long as there is a connection, it is room that is missing.
         let failure = state.failure.as_ref().filter(|_| state.open.is_empty())?;
-        (is_over || !failure.is_retriable()).then(|| failure.clone())
+        let is_final = !failure.is_retriable() && state.failures > before;
+        (is_over || is_final).then(|| failure.clone())
     }
 
     fn exhausted(&self, within: Duration) -> LookupError {
@@ -272,13 +277,15 @@ struct Waiting<'a> {
     lines: &'a Lines,
     is_first: bool,
     was_woken: bool,
+    /// How many attempts to connect had failed before it came.
+    failures: u64,
 }
 
 impl<'a> Waiting<'a> {
     fn new(lines: &'a Lines) -> Self {
         let mut state = lines.state();
         state.waiting += 1;
-        Self { lines, is_first: state.waiting == 1, was_woken: false }
+        Self { lines, is_first: state.waiting == 1, was_woken: false, failures: state.failures }
     }
 
     fn is_first_or_woken(&self) -> bool {

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use crate::quote::Identifier;
 use crate::sink::backoff::Pauses;
 use crate::sink::error::Failure;
-use crate::sink::session::Session;
+use crate::sink::session::{Session, answered};
 
 use super::config::PostgresLookupConfig;
 use super::connect::limits;
@@ -47,7 +47,7 @@ impl Listener {
             Some(hearer),
         );
         let session = session.await?;
-        session.client.batch_execute(&sql::listen(channel)).await?;
+        answered(session.patience, session.client.batch_execute(&sql::listen(channel))).await?;
         Ok(Self { _session: session, heard })
     }
 }

@@ -83,7 +83,7 @@ use crate::quote::Identifier;
 use crate::sink::backoff::Pauses;
 use crate::sink::encode::ColumnType;
 use crate::sink::error::Failure;
-use crate::sink::session::Session;
+use crate::sink::session::{Session, answered};
 
 use connect::Connector;
 use flight::Tower;
@@ -141,6 +141,10 @@ impl PostgresLookup {
         config.check()?;
         let session = first_session(&config).await?;
         let plan = Arc::new(Plan::resolve(&session, &config).await?);
+        for text in [&plan.one, &plan.many] {
+            let prepared = answered(session.patience, session.client.prepare(text)).await;
+            prepared.map_err(|failure| LookupError::server(&plan.target, failure))?;
+        }
         let warnings = explain::check(&session, &plan).await;
         let counters = Arc::new(Counters::default());
         let mut tasks = Tasks(Vec::new());
@@ -243,7 +247,7 @@ impl PostgresLookup {
 
     /// Makes what is kept of a key invalid. An answer that is on its way is given and not kept.
     ///
-    /// Where the server alone can tell which keys are equal, everything is made invalid.
+    /// Where the server alone can tell which keys are equal, as in a lookup by query, everything is made invalid.
     ///
     /// # Errors
     /// The key does not fit its columns; nothing was made invalid then.
@@ -334,21 +338,41 @@ impl Shared {
             }
             open = again;
         }
+        answers.iter().for_each(|answer| self.count(answer));
         answers
+    }
+
+    /// Counts for each who has asked, not for each query: others may have waited for the same one.
+    fn count(&self, answer: &Result<Found, LookupError>) {
+        let counters = &self.tower.counters;
+        let counter = match answer {
+            Ok(found) if found.is_empty() => &counters.not_found,
+            Err(LookupError::NoMatch { .. }) => &counters.not_found,
+            Ok(_) | Err(LookupError::Ambiguous { .. }) => &counters.found,
+            Err(_) => return,
+        };
+        counter.fetch_add(1, Relaxed);
     }
 
     fn stopped(&self) -> LookupError {
         LookupError::Stopped { target: Arc::clone(&self.tower.plan.target) }
     }
 
+    /// Makes a key invalid, and with it whatever the server may take for equal.
     pub(crate) fn invalidate(&self, parts: &[Value]) -> Result<(), LookupError> {
+        if self.tower.plan.is_canonical() {
+            return self.forget(parts);
+        }
+        Scratch::default().encode(&self.tower.plan, parts)?;
+        self.clear();
+        Ok(())
+    }
+
+    /// Makes invalid what is kept under these very bytes: they are about to be asked for again.
+    pub(crate) fn forget(&self, parts: &[Value]) -> Result<(), LookupError> {
         let mut scratch = Scratch::default();
         if !scratch.encode(&self.tower.plan, parts)? {
             // It matches nothing, so nothing was kept.
-            return Ok(());
-        }
-        if !self.tower.plan.is_canonical() {
-            self.clear();
             return Ok(());
         }
         if let Some(whole) = &self.whole {
@@ -368,7 +392,7 @@ impl Shared {
     pub(crate) fn set_heard(&self, is_heard: bool) {
         self.tower.set_heard(is_heard);
         if let Some(whole) = &self.whole {
-            whole.clear();
+            whole.set_heard(is_heard);
         }
     }
 }

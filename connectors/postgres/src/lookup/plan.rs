@@ -8,7 +8,8 @@ use tokio_postgres::types::{Kind, Type};
 
 use crate::quote::{Identifier, TableName};
 use crate::sink::encode::ColumnType;
-use crate::sink::session::Session;
+use crate::sink::error::Failure;
+use crate::sink::session::{Session, answered};
 use crate::sink::sql::{FIND_TABLE, READ_COLUMNS};
 
 use super::cache::Rows;
@@ -23,7 +24,7 @@ use super::sql::{self, Limit};
 pub(crate) struct KeyPart {
     pub(crate) name: Arc<str>,
     pub(crate) ty: ColumnType,
-    /// Whether the server takes two values for equal exactly when their canonical bytes are.
+    /// Whether the server is known to take two values for equal exactly when their canonical bytes are.
     pub(crate) is_canonical: bool,
 }
 
@@ -213,9 +214,10 @@ fn version_part(table: &TableName, column: &Column) -> Result<KeyPart, LookupErr
 }
 
 async fn read_table(session: &Session, table: &TableName) -> Result<(TableName, Vec<Column>), LookupError> {
-    let wanted = table.to_string();
-    let failed = |error: tokio_postgres::Error| LookupError::server(&wanted.as_str().into(), error.into());
-    let found = session.client.query_opt(FIND_TABLE, &[&wanted]).await.map_err(failed)?;
+    let (client, patience, wanted) = (&session.client, session.patience, table.to_string());
+    let unanswered = |failure: Failure| LookupError::server(&wanted.as_str().into(), failure);
+    let failed = |error: tokio_postgres::Error| unanswered(error.into());
+    let found = answered(patience, client.query_opt(FIND_TABLE, &[&wanted])).await.map_err(unanswered)?;
     let Some(found) = found else {
         return Err(LookupError::Unfit(format!("there is no table {wanted}")));
     };
@@ -224,7 +226,7 @@ async fn read_table(session: &Session, table: &TableName) -> Result<(TableName, 
         (found.try_get(1).map_err(failed)?, found.try_get(2).map_err(failed)?);
     let table = TableName::in_schema(&schema, &name)?;
     let mut columns = Vec::new();
-    for row in session.client.query(READ_COLUMNS, &[&oid]).await.map_err(failed)? {
+    for row in answered(patience, client.query(READ_COLUMNS, &[&oid])).await.map_err(unanswered)? {
         let name: String = row.try_get(0).map_err(failed)?;
         columns.push(Column {
             name: Identifier::new(name)?,
@@ -242,9 +244,10 @@ async fn by_query(session: &Session, config: &PostgresLookupConfig, text: &str) 
     if query.names.is_empty() {
         return Err(LookupError::Config("the query names no parameter, so it has no key".to_owned()));
     }
+    let (client, patience) = (&session.client, session.patience);
     let target: Arc<str> = "the query".into();
-    let failed = |error: tokio_postgres::Error| LookupError::server(&target, error.into());
-    let learnt = session.client.prepare(&sql::to_learn(&query)).await.map_err(failed)?;
+    let failed = |failure| LookupError::server(&target, failure);
+    let learnt = answered(patience, client.prepare(&sql::to_learn(&query))).await.map_err(failed)?;
     if learnt.columns().is_empty() || learnt.params().len() != query.names.len() {
         return Err(LookupError::Config(
             "the query must give columns, and have parameters by name alone".to_owned(),
@@ -253,11 +256,13 @@ async fn by_query(session: &Session, config: &PostgresLookupConfig, text: &str) 
     let mut parameters = Vec::new();
     for (name, ty) in query.names.iter().zip(learnt.params()) {
         let base = base_of(ty);
-        let row = session.client.query_one(sql::NAME_TYPE, &[&base.oid()]).await.map_err(failed)?;
-        let type_name: String = row.try_get(0).map_err(failed)?;
+        let oid = base.oid();
+        let row = answered(patience, client.query_one(sql::NAME_TYPE, &[&oid])).await.map_err(failed)?;
+        let type_name: String = row.try_get(0).map_err(|error| failed(error.into()))?;
         let is_enum = matches!(base.kind(), Kind::Enum(_));
-        let ty = ColumnType::from_catalog(base.oid(), -1, &type_name, is_enum);
-        parameters.push(KeyPart { name: name.as_str().into(), is_canonical: ty.can_be_key(), ty });
+        let ty = ColumnType::from_catalog(oid, -1, &type_name, is_enum);
+        // By what the query compares it, and what it makes of it before, only the query knows.
+        parameters.push(KeyPart { name: name.as_str().into(), is_canonical: false, ty });
     }
     let as_text: Vec<bool> =
         learnt.columns().iter().map(|column| !decode::reads(base_of(column.type_()).oid())).collect();

@@ -12,7 +12,7 @@ use tokio_postgres::Row as Answer;
 use tracing::{info, warn};
 
 use crate::sink::encode::canonical_key;
-use crate::sink::session::{Limits, Session};
+use crate::sink::session::{Limits, Session, answered};
 
 use super::cache::Rows;
 use super::config::PostgresLookupConfig;
@@ -46,6 +46,8 @@ struct State {
     all_changed: Option<u64>,
     /// The number of readings that were begun.
     reading: u64,
+    /// Whether nobody hears what becomes invalid: what was read a moment ago may have changed since.
+    is_deaf: bool,
 }
 
 impl Whole {
@@ -74,7 +76,7 @@ impl Whole {
     /// Returns a key's rows as they were read; `None`: the server is to be asked.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Rows> {
         let state = self.state();
-        if state.all_changed.is_some() || state.changed.contains_key(key) {
+        if state.is_deaf || state.all_changed.is_some() || state.changed.contains_key(key) {
             self.counters.misses.fetch_add(1, Relaxed);
             return None;
         }
@@ -92,7 +94,17 @@ impl Whole {
 
     /// Makes everything invalid, and has the table read again.
     pub(crate) fn clear(&self) {
+        self.outdate(self.state());
+    }
+
+    /// Says whether it is heard what becomes invalid; what was read before is invalid either way.
+    pub(crate) fn set_heard(&self, is_heard: bool) {
         let mut state = self.state();
+        state.is_deaf = !is_heard;
+        self.outdate(state);
+    }
+
+    fn outdate(&self, mut state: MutexGuard<'_, State>) {
         state.all_changed = Some(state.reading);
         drop(state);
         self.outdated.notify_one();
@@ -137,13 +149,14 @@ impl Whole {
     async fn fetch(&self) -> Result<ByKey, LookupError> {
         let plan = &self.plan;
         let Some(text) = &plan.whole else { return Ok(ByKey::new()) };
-        let failed = |error: tokio_postgres::Error| LookupError::server(&plan.target, error.into());
+        let failed = |failure| LookupError::server(&plan.target, failure);
         let limits = Limits { statement_timeout: self.config.load_timeout, ..limits(&self.config) };
         let session = Session::connect(&self.config.connection, limits, &self.config.application_name);
         let session = session.await.map_err(|failure| LookupError::unreachable(&plan.target, failure))?;
-        session.client.batch_execute(sql::READ_ONLY).await.map_err(failed)?;
+        let (client, patience) = (&session.client, session.patience);
+        answered(patience, client.batch_execute(sql::READ_ONLY)).await.map_err(failed)?;
         let mut lists: HashMap<Arc<[u8]>, Vec<Row>> = HashMap::new();
-        for answer in session.client.query(text, &[]).await.map_err(failed)? {
+        for answer in answered(patience, client.query(text, &[])).await.map_err(failed)? {
             let Some(key) = self.key(&answer)? else { continue };
             let rows = lists.entry(key).or_default();
             if rows.len() < plan.most_rows() {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levada_core::{ErrorClass, Value};
+use levada_core::{ErrorClass, Row, Shape, Value};
 use levada_postgres::PostgresLookup;
-use levada_postgres::lookup::{CacheBound, CacheConfig};
-use levada_testcontainers::Cut;
+use levada_postgres::lookup::{CacheBound, CacheConfig, Enriched, Enrichment, LastMiss, Miss};
+use levada_testcontainers::{Action, Cut, Direction, Trigger};
 
 use crate::scene::{Scene, by_table, connect, int, open, shown, text, until};
 
@@ -147,6 +147,31 @@ async fn nothing_is_kept_while_nobody_listens() {
     assert_eq!(lookup.stats().hits - after.hits, 1);
 }
 
+/// [LKP-05] it was read again, but what changes since then is told by nobody: the server is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_table_does_not_answer_while_nobody_listens() {
+    let scene = Scene::new(TABLE);
+    let cut = Cut::to(scene.database.url()).expect("a proxy");
+    let config = by_table(&cut.url(scene.database.url()), "t", &["k"])
+        .columns(["v"])
+        .preload(Duration::from_secs(3600))
+        .invalidated_by("t changed");
+    let lookup = open(config).await;
+    assert_eq!((shown(&lookup.get(&[int(1)]).await), lookup.stats().hits), (vec!["1".to_owned()], 1));
+    let rule = cut.when(Direction::ToServer, Trigger::after("listen"), Action::Hold);
+    scene.sql("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and query like 'listen%'");
+    let read = lookup.clone();
+    until("it was read again, and nobody listens", move || rule.has_fired() && read.stats().loads == 2).await;
+    scene.sql("update t set v = 100 where k = 1");
+    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["100"]);
+    let hits = lookup.stats().hits;
+    cut.release();
+    let read = lookup.clone();
+    until("it listens again", move || read.stats().loads == 3).await;
+    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["100"]);
+    assert_eq!(lookup.stats().hits - hits, 1, "out of memory again");
+}
+
 /// [LKP-05] the whole table, read again, and a key that changed since.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_table_is_read_at_the_start_and_again() {
@@ -181,6 +206,69 @@ async fn whole_table_is_refreshed_by_itself() {
     assert_eq!(shown(&lookup.get(&[int(1)]).await), ["100"]);
     assert_eq!(shown(&lookup.get(&[int(2)]).await), [""; 0]);
     assert_eq!(lookup.stats().queries, 0);
+}
+
+/// [LKP-05] a server that is frozen while it answers holds up one reading, and not those after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_that_is_not_answered_is_given_up() {
+    let scene = Scene::new(TABLE);
+    let cut = Cut::to(scene.database.url()).expect("a proxy");
+    let mut config = by_table(&cut.url(scene.database.url()), "t", &["k"])
+        .columns(["v"])
+        .preload(Duration::from_millis(5));
+    config.load_timeout = Duration::from_millis(500);
+    let lookup = open(config).await;
+    let failed = lookup.stats().failed_loads;
+    // A row of two columns, the first one of four bytes.
+    let row = b"D\0\0\0\x16\0\x02\0\0\0\x04";
+    let rule = cut.when(Direction::ToClient, Trigger::before(row), Action::Hold);
+    let read = lookup.clone();
+    until("the reading fails", move || rule.has_fired() && read.stats().failed_loads > failed).await;
+    scene.sql("update t set v = 100 where k = 1");
+    let now = lookup.stats().loads;
+    let read = lookup.clone();
+    until("two readings", move || read.stats().loads >= now + 2).await;
+    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["100"]);
+}
+
+/// [LKP-05] which of its parameters a change concerns is known to the query alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_notified_makes_all_answers_of_a_query_invalid() {
+    let scene = Scene::new("create table t (code text primary key, v int); insert into t values ('AA', 1)");
+    let query = scene.query("select v from t where code = upper(:code)");
+    let lookup = open(query.cache(rows(100)).invalidated_by("t changed")).await;
+    assert_eq!(shown(&lookup.get(&[text("aa")]).await), ["1"]);
+    let before = lookup.stats();
+    scene.sql(r#"update t set v = 100; notify "t changed", 'AA'"#);
+    let told = lookup.clone();
+    until("the notification", move || {
+        let now = told.stats();
+        now.invalidated + now.cleared > before.invalidated + before.cleared
+    })
+    .await;
+    assert_eq!(shown(&lookup.get(&[text("aa")]).await), ["100"]);
+    scene.sql("update t set v = 200");
+    lookup.invalidate(&[text("AA")]).expect("a key");
+    assert_eq!(shown(&lookup.get(&[text("aa")]).await), ["200"]);
+}
+
+/// [LKP-02] it asks with the same bytes again, whatever the server takes for equal: the others are still kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_lookup_forgets_its_own_key_alone() {
+    let scene =
+        Scene::new("create table t (k inet primary key, v int); insert into t values ('10.0.0.1', 1)");
+    let table = scene.table("t", &["k"]).columns(["v"]);
+    for config in [table, scene.query("select v from t where k = :k")] {
+        let lookup = open(config.cache(rows(100).missing(Duration::from_secs(3600)))).await;
+        assert_eq!(shown(&lookup.get(&[text("10.0.0.1")]).await), ["1"]);
+        let again = Miss::Retry { delay: Duration::ZERO, attempts: 2, then: LastMiss::Drop };
+        let enrichment = Enrichment::new(lookup.clone(), "t").on_miss(again);
+        let record = Row::new(Shape::new(["address"]), vec![text("10.0.0.2")]);
+        let enriched = enrichment.enrich(&record, &[text("10.0.0.2")]).await.expect("an answer");
+        assert_eq!((enriched, lookup.stats().queries), (Enriched::Dropped, 4));
+        assert_eq!(shown(&lookup.get(&[text("10.0.0.1")]).await), ["1"]);
+        assert_eq!(lookup.stats().queries, 4, "it was kept");
+    }
 }
 
 /// [LKP-05] what cannot be kept right is refused.

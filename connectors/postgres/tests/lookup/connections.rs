@@ -256,6 +256,68 @@ async fn calls_are_pipelined_on_few_connections() {
     assert_eq!(lookup.census().connections, 3);
 }
 
+/// [LKP-06] every connection has prepared it as it was, and none knows better before its next query.
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_column_is_found_whichever_connections_a_call_comes_to() {
+    let scene = Scene::new(TABLE);
+    let lookup = open(patient(&scene, 3, 8).timeout(Duration::from_secs(60))).await;
+    warm(&lookup, 3).await;
+    scene.sql("alter table t alter column v type numeric(9,2)");
+    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["10.00"]);
+}
+
+/// A lookup with four connections where one key of a batch fails, so that it is sent by halves, and the next ones get stuck.
+async fn half_stuck(scene: &Scene, limit: Duration) -> PostgresLookup {
+    let query = "select 100 / (:n::int - 50) as quotient,
+        pg_sleep(case when :n::int between 51 and 59 then 600 else 0 end)::text as slept";
+    let mut config = scene.query(query).connections(4, 8).timeout(limit);
+    config.statement_timeout = Some(Duration::from_secs(600));
+    let lookup = open(config).await;
+    warm(&lookup, 4).await;
+    lookup
+}
+
+/// [LKP-06] its keys that were not sent yet take no connection each out of use.
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_whose_time_is_over_is_given_up_once() {
+    let scene = Scene::new(TABLE);
+    let lookup = half_stuck(&scene, Duration::from_secs(2)).await;
+    let keys: Vec<_> = (0..100).map(|key| [int(key)]).collect();
+    let found = lookup.get_many(&keys).await;
+    assert_eq!(lookup.stats().given_up, 1);
+    for (key, found) in found.iter().enumerate() {
+        match key {
+            0..50 => assert!(found.is_ok(), "{key}: {found:?}"),
+            50 => assert!(matches!(found, Err(LookupError::Server { .. })), "{found:?}"),
+            _ => assert!(matches!(found, Err(LookupError::Timeout { .. })), "{key}: {found:?}"),
+        }
+    }
+}
+
+/// [LKP-06] the same when whoever has asked goes away.
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_that_nobody_waits_for_is_given_up_once() {
+    let scene = Scene::new(TABLE);
+    let lookup = half_stuck(&scene, Duration::from_secs(60)).await;
+    let asked = lookup.clone();
+    let call = tokio::spawn(async move {
+        let keys: Vec<_> = (0..100).map(|key| [int(key)]).collect();
+        asked.get_many(&keys).await
+    });
+    let watch = scene.watching();
+    let stuck =
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'";
+    until("a key is stuck", move || watch(stuck) == "1").await;
+    call.abort();
+    let back = lookup.clone();
+    until("all connections are back", move || {
+        let census = back.census();
+        back.stats().given_up > 0 && census.in_use + census.idle == 4
+    })
+    .await;
+    assert_eq!(lookup.stats().given_up, 1);
+}
+
 /// [LKP-06] the server restarts, and is killed, under load: every call has one right answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_resume_when_the_server_is_back() {
@@ -325,6 +387,60 @@ async fn server_that_stays_away_is_told_with_its_cause() {
     assert!(matches!(error, LookupError::Unreachable { .. }) && error.is_retriable(), "{error:?}");
     cut.heal();
     assert_eq!(shown(&lookup.get(&[int(2)]).await), ["20"]);
+}
+
+/// [LKP-06] what waiting does not mend is told to those who wait, and to none who come when it is mended.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_login_is_told_as_long_as_it_is_refused() {
+    let scene = Scene::new(TABLE);
+    let role = format!("{}_reader", scene.database.name());
+    scene.sql(&format!("create role {role} login password 'secret'; grant select on t to {role}"));
+    let mut config = scene.table("t", &["k"]).columns(["v"]).timeout(Duration::from_secs(60));
+    config.connection.user(&role).password("secret");
+    let lookup = open(config).await;
+    assert_eq!(shown(&lookup.get(&[int(1)]).await), ["10"]);
+    scene.sql(&format!(
+        "alter role {role} nologin;
+         select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename = '{role}'"
+    ));
+    let error = lookup.get(&[int(2)]).await.expect_err("no login");
+    assert!(matches!(error, LookupError::Unreachable { .. }) && !error.is_retriable(), "{error:?}");
+    scene.sql(&format!("alter role {role} login"));
+    assert_eq!(shown(&lookup.get(&[int(2)]).await), ["20"]);
+    scene.sql(&format!("drop owned by {role}; drop role {role}"));
+}
+
+/// [LKP-06] a server that is frozen, behind a peer that still acknowledges: each step of the start has its limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn start_does_not_wait_for_a_silent_server() {
+    let scene = Scene::new(TABLE);
+    let cut = Cut::to(scene.database.url()).expect("a proxy");
+    let url = cut.url(scene.database.url());
+    let table = || by_table(&url, "t", &["k"]).columns(["v"]);
+    let listening = || table().preload(Duration::from_secs(3600)).invalidated_by("t changed");
+    let query = || {
+        let connection = url.parse().expect("a URL");
+        PostgresLookupConfig::by_query(connection, "select v from t where k = :k")
+    };
+    for (config, held, opens) in [
+        // Connecting is tried again.
+        (table(), "set default_transaction_read_only", true),
+        (table(), "from pg_class as c", false),
+        (query(), "select v from t", false),
+        (table(), "from unnest($1", false),
+        // The plan is no condition.
+        (table(), "explain (format json)", true),
+        (listening(), "listen", false),
+    ] {
+        let rule = cut.when(Direction::ToServer, Trigger::after(held), Action::Hold);
+        let opening = PostgresLookup::open(config.timeout(Duration::from_millis(500)));
+        let opened = tokio::time::timeout(Duration::from_secs(30), opening).await.expect(held);
+        assert!(rule.has_fired(), "{held}");
+        match opened {
+            Ok(_) => assert!(opens, "{held}"),
+            Err(error) => assert!(!opens && error.is_retriable(), "{held}: {error:?}"),
+        }
+    }
 }
 
 /// [LKP-06] behind a pooler that keeps a server's connection for a client's.

@@ -23,6 +23,28 @@ async fn row_is_found_by_its_key() {
     assert_eq!(found[0].get("name"), Some(&text("American")));
 }
 
+/// [LKP-07] what the server cannot carry out is told at the start: a key column that nothing is equal to.
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_that_cannot_be_prepared_is_refused_at_the_start() {
+    let scene = Scene::new("create table documents (k json, v int)");
+    let refused = PostgresLookup::open(scene.table("documents", &["k"]).columns(["v"])).await;
+    let error = refused.expect_err("json has no equality");
+    assert_eq!(error.class(), ErrorClass::Fatal);
+    let shown = ErrorChain(&error).to_string();
+    assert!(shown.contains("documents") && shown.contains("operator does not exist"), "{shown}");
+}
+
+/// [LKP-03] [LKP-05] whoever asks is counted, and not each query: keys with a row and keys without one.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_counted_by_who_asks() {
+    let scene = Scene::new(AIRLINES);
+    let lookup = open(scene.table("airlines", &["code"]).columns(["name"])).await;
+    let keys: Vec<[Value; 1]> = ["ZZ", "AA", "ZZ", "ZZ", "AA"].map(|code| [text(code)]).into();
+    lookup.get_many(&keys).await;
+    let stats = lookup.stats();
+    assert_eq!((stats.keys, stats.found, stats.not_found), (5, 2, 3));
+}
+
 /// [LKP-01] parameters are bound with the column's type, and names are quoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn key_is_bound_by_the_type_of_its_column() {

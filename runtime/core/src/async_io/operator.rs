@@ -126,7 +126,7 @@ impl<I, O, T, M> Operator<I, O, T, M> {
         batching: Batching,
         order: Order,
     ) -> Result<Self, SettingsError> {
-        batching.check()?;
+        batching.check_within(settings.timeout)?;
         let calls = settings.slots()?.get();
         let inputs = batching.in_flight.unwrap_or(calls.saturating_mul(batching.inputs));
         let slots = NonZeroUsize::new(inputs).ok_or(SettingsError::NoInputs)?;

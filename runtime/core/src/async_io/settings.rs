@@ -305,11 +305,14 @@ impl Batching {
         Self { inputs: 1, delay: Duration::ZERO, in_flight: None, bytes: usize::MAX }
     }
 
-    /// Looks whether the settings can work.
+    /// Looks whether the settings can work where an input has `timeout` in all.
     ///
     /// # Errors
     /// The first that cannot.
-    pub fn check(&self) -> Result<(), SettingsError> {
+    pub fn check_within(&self, timeout: Option<Duration>) -> Result<(), SettingsError> {
+        if timeout.is_some_and(|timeout| !timeout.is_zero() && self.delay >= timeout) {
+            return Err(SettingsError::GatheredTooLong);
+        }
         match self.inputs == 0 || self.in_flight == Some(0) || self.bytes == 0 {
             true => Err(SettingsError::NoInputs),
             false => Ok(()),
@@ -327,6 +330,8 @@ pub enum SettingsError {
     NoInputs,
     /// A timeout of zero.
     NoTime,
+    /// A batch that is gathered for as long as its inputs have, or longer.
+    GatheredTooLong,
     /// A strategy that cannot retry.
     UnsoundRetry,
     /// Retries without an end.
@@ -339,6 +344,9 @@ impl fmt::Display for SettingsError {
             SettingsError::NoCapacity => "its capacity is 0: at least one input must be let in",
             SettingsError::NoInputs => "its batches have room for 0 inputs or bytes: at least one must be let in",
             SettingsError::NoTime => "its timeout is 0: no call could be answered; for none at all there is no_timeout",
+            SettingsError::GatheredTooLong => {
+                "its batches are gathered for as long as the timeout, or longer: no input that waits for others would be called"
+            }
             SettingsError::UnsoundRetry => {
                 "its retry strategy needs at least one retry, a delay above 0, a factor of at least 1 and a longest delay not \
                  below the first"

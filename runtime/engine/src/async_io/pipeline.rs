@@ -203,7 +203,8 @@ impl<A, O> Calls<A, O> {
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        let of_batching = self.batching.map_or(Ok(()), |batching| batching.check());
+        let of_batching =
+            self.batching.map_or(Ok(()), |batching| batching.check_within(self.settings.timeout_after()));
         Stage::asking(
             self.uid.clone(),
             AskedOrder {

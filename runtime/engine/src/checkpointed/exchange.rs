@@ -21,7 +21,6 @@ struct Exchange<T, L> {
 impl<T: Send + 'static, L> Inflow<T, L> for Exchange<T, L> {
     fn open(&self, launch: &mut Launch<'_>, line: L) -> Feeds<T> {
         let parallelism = launch.parallelism;
-        launch.has_exchange = true;
         let mut senders: Vec<Vec<mpsc::Sender<StreamElement<T>>>> =
             (0..parallelism).map(|_| Vec::new()).collect();
         let mut inlets = Vec::new();
@@ -37,6 +36,8 @@ impl<T: Send + 'static, L> Inflow<T, L> for Exchange<T, L> {
         let outlets =
             senders.into_iter().map(|to| Outlet::Exchange { to, key: Arc::clone(&self.key) }).collect();
         self.upstream.spawn(launch, line, outlets);
+        // For who comes behind: between a step in front of it and its source there is none.
+        launch.has_exchange = true;
         Feeds::Inlets(inlets)
     }
 }

@@ -1,6 +1,7 @@
 //! What a checkpoint holds of an async step, and what a start makes of it.
 
 use levada_core::async_io::AsyncSettings;
+use levada_engine::CheckpointedHandle;
 
 use crate::scene::{Scene, Settings, sorted, until_all_rest};
 use crate::scripted::promptly;
@@ -86,11 +87,17 @@ async fn checkpoints_that_pass_a_stuck_call_hold_no_more_and_more() {
     scene.sink.until(&(0..1000).map(|number| number * 10).collect::<Vec<_>>()).await;
 }
 
-/// [ASY-08] the subtask of a call that is stuck makes its own source wait, and no other one.
+/// [ASY-08] the subtask of a call that is stuck makes its own source wait, and no other one: whatever is dealt out behind it.
 #[tokio::test(start_paused = true)]
 async fn call_that_is_stuck_makes_the_source_of_its_own_subtask_wait() {
-    let scene = Scene::new().await;
-    let job = scene.job(2, patient(2)).start(scene.store.clone()).unwrap();
+    for job in [Scene::job, Scene::keyed_job] {
+        let scene = Scene::new().await;
+        let job = job(&scene, 2, patient(2)).start(scene.store.clone()).unwrap();
+        other_source_reads_on(&scene, &job).await;
+    }
+}
+
+async fn other_source_reads_on(scene: &Scene, job: &CheckpointedHandle) {
     scene.emit(4);
     scene.oracle.until(|called| called.len() == 4).await;
     scene.oracle.answers_from(1);

@@ -231,6 +231,17 @@ impl Scene {
             .idempotent_sink("seen", move |_| sink.clone())
     }
 
+    /// The same, and outputs are dealt out by a key behind the step.
+    pub(crate) fn keyed_job(&self, parallelism: u32, settings: Settings) -> CheckpointedJob {
+        let sink = self.sink.clone();
+        Job::new("job")
+            .parallelism(parallelism)
+            .source_function("numbers", self.source())
+            .async_map("tens", self.oracle.clone(), settings)
+            .key_by("keys", |output| *output)
+            .idempotent_sink("seen", move |_| sink.clone())
+    }
+
     pub(crate) fn start(&self, settings: Settings) -> CheckpointedHandle {
         self.job(1, settings).start(self.store.clone()).unwrap()
     }

@@ -290,14 +290,16 @@ pub(crate) fn canonical_key(ty: &ColumnType, cell: &[u8], out: &mut Vec<u8>) {
             let end = body.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
             terminated(&body[..end], out);
         }
-        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Cast { .. } => terminated(body, out),
+        ColumnType::Text
+        | ColumnType::Varchar(_)
+        | ColumnType::Cast { .. }
+        | ColumnType::Json
+        | ColumnType::Jsonb => terminated(body, out),
         ColumnType::Bytea => {
             out.extend_from_slice(&(body.len() as u32).to_be_bytes());
             out.extend_from_slice(body);
         }
-        ColumnType::Bool | ColumnType::Uuid | ColumnType::Json | ColumnType::Jsonb => {
-            out.extend_from_slice(body)
-        }
+        ColumnType::Bool | ColumnType::Uuid => out.extend_from_slice(body),
     }
 }
 
@@ -321,4 +323,23 @@ fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> Result<(), Probl
         i32::try_from(length).map_err(|_| Problem::new("a value larger than 1 GB cannot be stored"))?;
     out[frame..frame + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [LKP-08] a document ends where it ends: two keys that have one are two.
+    #[test]
+    fn documents_of_composite_keys_stay_apart() {
+        let key = |document: &[u8], text: &[u8]| {
+            let mut canonical = Vec::new();
+            for (ty, body) in [(ColumnType::Jsonb, document), (ColumnType::Text, text)] {
+                let cell = [&(body.len() as u32).to_be_bytes(), body].concat();
+                canonical_key(&ty, &cell, &mut canonical);
+            }
+            canonical
+        };
+        assert_ne!(key(b"\x011", b"2"), key(b"\x0112", b""));
+    }
 }
