@@ -1,9 +1,11 @@
 //! Log lines on standard error, and the progress bar beside them.
 
+use std::env;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use levada_core::ErrorChain;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -11,6 +13,8 @@ use crate::cli::LogFormat;
 
 /// The variable that filters log lines, in the form of the `tracing` crates.
 const FILTER_VARIABLE: &str = "LEVADA_LOG";
+/// The filter where there is none.
+const FILTER: &str = "info";
 
 /// Starts logging, and returns the progress bar: a hidden one where nobody would see it.
 pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
@@ -19,7 +23,12 @@ pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), target);
     bar.set_style(style("looking for the ends of the partitions"));
 
-    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let told = env::var(FILTER_VARIABLE).ok().map(|words| (EnvFilter::try_new(&words), words));
+    let (filter, wrong) = match told {
+        Some((Ok(filter), _)) => (filter, None),
+        Some((Err(error), words)) => (EnvFilter::new(FILTER), Some((error, words))),
+        None => (EnvFilter::new(FILTER), None),
+    };
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
@@ -27,6 +36,9 @@ pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
     match format {
         LogFormat::Human => lines.with_target(false).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+    if let Some((error, words)) = wrong {
+        tracing::warn!(error = %ErrorChain(&error), "{FILTER_VARIABLE} is no filter: {words:?}; it is {FILTER:?} instead");
     }
     bar
 }

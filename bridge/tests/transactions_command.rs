@@ -68,7 +68,9 @@ impl Place {
         let lease = store.with_process(process).take_lease("delays", TakeOver::Always).await.unwrap();
         let topic = self.topic.clone();
         let serialise: ToTopic = Box::new(move |record, out| {
-            out.push(&Message::to(&topic).value(record.item().as_bytes()));
+            if !record.item().is_empty() {
+                out.push(&Message::to(&topic).value(record.item().as_bytes()));
+            }
             Ok(())
         });
         let config = KafkaSinkConfig::new(&self.bootstrap).topics([&self.topic]);
@@ -165,12 +167,22 @@ impl Attempt {
 
     /// A checkpoint that is complete, and whose transactions wait.
     async fn checkpoint(&mut self, value: &str) -> CheckpointId {
+        self.checkpoint_beside(value, None).await
+    }
+
+    /// The same, in which the sink `other`, of another system, holds a transaction back, too.
+    async fn checkpoint_beside(&mut self, value: &str, other: Option<&str>) -> CheckpointId {
         self.write(value).await;
         let (id, state) = self.barrier().await;
         let mut manifest = Manifest::new(id, Timestamp(1_796_040_000_000));
         let stored = self.lease.store().put_state(&PartHome::Checkpoint(id), &state).await.unwrap();
         let subtask = SubtaskState { stored, ..SubtaskState::default() };
         let operator = OperatorState { parallelism: 1, subtasks: vec![subtask] };
+        if let Some(other) = other {
+            let subtask = SubtaskState { pending_transactions: 1, ..SubtaskState::default() };
+            let operator = OperatorState { parallelism: 1, subtasks: vec![subtask] };
+            manifest.operators.insert(other.into(), operator);
+        }
         manifest.operators.insert("out".into(), operator);
         self.lease.complete(manifest).await.unwrap();
         id
@@ -325,6 +337,43 @@ async fn part_of_a_checkpoint_is_committed_by_force_alone() {
     let torn: Vec<_> = place.listed(&[]).iter().map(|row| row["reason"].clone()).collect();
     assert_eq!(torn[..2], ["torn: some are visible, others gone"; 2].map(Value::from));
     assert_eq!(place.read().await, ["before", "waiting"]);
+}
+
+/// [KSK-22] a start decides over all sinks of a checkpoint together, so one transaction of it is not committed by its id either
+/// where another system holds something back, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_is_not_committed_past_what_another_system_holds_back() {
+    let place = Place::new();
+    let mut attempt = place.attempt().await;
+    let checkpoint = attempt.checkpoint_beside("held back", Some("files")).await;
+    attempt.ends().await;
+    let rows = place.listed(&[]);
+    let transaction = id(row_of(&rows, checkpoint));
+    for which in [["--id", transaction], ["--checkpoint", &checkpoint.to_string()]] {
+        let refused = place.refused(REFUSED, "commit", &[&which[..], &["--yes"]].concat());
+        assert!(refused.contains("also holds back what is not Kafka's, of files"), "{refused}");
+    }
+    assert_eq!(place.state(transaction).await, TransactionState::Ongoing);
+    place.printed(DONE, "commit", &["--id", transaction, "--yes", "--force"]);
+    assert_eq!(place.read().await, ["held back"]);
+}
+
+/// [KSK-22] [KSK-08] a handle of a transaction into which nothing was written hides nothing of the next one, which has its id and epoch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_transaction_hides_nothing_of_the_next_one() {
+    let place = Place::new();
+    let mut attempt = place.attempt().await;
+    // The serialiser makes no message of it.
+    attempt.write("").await;
+    attempt.barrier().await;
+    let checkpoint = attempt.checkpoint("waiting").await;
+    attempt.ends().await;
+    let rows = place.listed(&[]);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!((&rows[0]["records"], &rows[0]["next_start"]), (&1.into(), &"commit".into()));
+    let done = place.printed(DONE, "commit", &["--checkpoint", &checkpoint.to_string(), "--yes"]);
+    assert!(done.starts_with("committed: "), "{done}");
+    assert_eq!(place.read().await, ["waiting"]);
 }
 
 /// [KSK-22] an id that somebody has taken meanwhile: neither its handle nor what is open under it is committed by the other's name.

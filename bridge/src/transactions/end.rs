@@ -1,5 +1,6 @@
 //! `levada transactions commit` and `abort`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use levada_core::CheckpointId;
@@ -92,7 +93,9 @@ fn chosen<'s>(arguments: &End, ending: Ending, survey: &'s Survey) -> Result<Vec
             Checked::Refused(why) => refusals.push(why),
         }
     }
-    refusals.extend(others(arguments, survey));
+    let checkpoints: BTreeSet<CheckpointId> =
+        due.iter().filter_map(|found| found.named.as_ref()).map(|named| named.checkpoint).collect();
+    refusals.extend(checkpoints.iter().filter_map(|checkpoint| others(arguments, survey, *checkpoint)));
     if refusals.is_empty() { Ok(due) } else { Err(Failure::Refused(refusals)) }
 }
 
@@ -115,8 +118,7 @@ fn wanted<'s>(which: &Which, ending: Ending, survey: &'s Survey) -> Result<Vec<&
 }
 
 /// Sinks of the same checkpoint that hold something back in another system: a start decides over all together.
-fn others(arguments: &End, survey: &Survey) -> Option<String> {
-    let checkpoint: CheckpointId = arguments.which.checkpoint?;
+fn others(arguments: &End, survey: &Survey, checkpoint: CheckpointId) -> Option<String> {
     let stored = survey.stored.checkpoints.iter().find(|stored| stored.id == checkpoint)?;
     if arguments.force || stored.others.is_empty() {
         return None;

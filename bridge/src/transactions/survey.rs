@@ -111,12 +111,19 @@ async fn of_checkpoint(
     checkpoint: &StoredCheckpoint,
     resolver: &Resolver,
 ) -> Result<Vec<(Named, Would)>, Failure> {
-    let handles: Vec<_> = checkpoint.transactions.iter().map(|(_, stored)| stored.handle.clone()).collect();
+    // Without records there is no transaction: whatever has its id is another one.
+    let stored: Vec<_> = checkpoint
+        .transactions
+        .iter()
+        .map(|(_, stored)| stored)
+        .filter(|stored| stored.handle.records > 0)
+        .collect();
+    let handles: Vec<_> = stored.iter().map(|stored| stored.handle.clone()).collect();
     if handles.is_empty() {
         return Ok(Vec::new());
     }
     let fates = resolver.inspect(&handles).await?;
-    let covering = checkpoint.transactions.iter().map(|(_, stored)| stored.checkpoint);
+    let covering = stored.iter().map(|stored| stored.checkpoint);
     let covered: Vec<_> = covering.zip(fates).collect();
     let plan = plan_by_fates(&covered, Decided::Complete, checkpoint.previous);
     let named = handles.into_iter().zip(covered).map(|(handle, (covering, fate))| {
@@ -126,7 +133,6 @@ async fn of_checkpoint(
             Standing::Superseded => Would::Nothing("a newer checkpoint is complete"),
             Standing::RolledBack if fate == Fate::Committed => Would::Stop("rolled back, and yet visible"),
             Standing::RolledBack => Would::Abort("its checkpoint is rolled back"),
-            Standing::Waiting if handle.records == 0 => Would::Nothing("it has no records"),
             Standing::Waiting => would_with_waiting(&plan, (covering, fate), *previous),
         };
         let is_whole = plan == Plan::CommitAll;

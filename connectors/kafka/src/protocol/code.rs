@@ -52,8 +52,9 @@ impl ErrorCode {
     /// An unknown topic is not among them: whoever asks a leader that has not heard of its partition yet says so itself.
     #[must_use]
     pub fn is_retriable(self) -> bool {
-        // Leader and replica elections, time-outs on the broker's side, the network between brokers.
-        const PASSING: [i16; 8] = [5, 6, 7, 8, 9, 13, 72, 74];
+        // Leader and replica elections, too few replicas in sync, time-outs and full disks on the broker's side, the network
+        // between brokers.
+        const PASSING: [i16; 11] = [5, 6, 7, 8, 9, 13, 19, 20, 56, 72, 74];
         const COORDINATION: [ErrorCode; 5] = [
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode::COORDINATOR_NOT_AVAILABLE,
@@ -99,7 +100,7 @@ mod tests {
     /// [KSK-09] the retried codes by number, and those that are classed by asking.
     #[test]
     fn codes_of_moves_and_transitions_are_retriable_and_refusals_are_not() {
-        for code in [14, 15, 16, 51] {
+        for code in [14, 15, 16, 19, 20, 51, 56] {
             assert!(ErrorCode(code).is_retriable(), "{code}");
         }
         for code in [3, 35, 47, 48, 49, 50, 53, 90, 105, -1, 9999] {

@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::client::ProtocolClient;
+use super::code::ErrorCode;
 use super::error::ProtocolError;
 use super::known::CoordinatorOf;
 use super::offsets::Committed;
@@ -39,8 +40,26 @@ impl ProtocolClient {
         let mut call = Call::new(format!("TxnOffsetCommit of {transaction}"), within);
         let of = (CoordinatorOf::Group, group);
         let commit = committing(transaction, group, place, committed);
-        self.ask_coordinator(of, &commit, worst_code, &mut call).await?;
-        Ok(())
+        loop {
+            let Err(error) = self.ask_coordinator(of, &commit, worst_code, &mut call).await else {
+                return Ok(());
+            };
+            let error = known_elsewhere(error, place);
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            call.pause(error).await?;
+        }
+    }
+}
+
+/// Records of the transaction are there, so the cluster knows the partition: this broker has not heard of it yet.
+fn known_elsewhere(error: ProtocolError, (topic, partition): (&str, i32)) -> ProtocolError {
+    match error.code() {
+        Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
+            ProtocolError::NoLeader { topic: topic.to_owned(), partition }
+        }
+        _ => error,
     }
 }
 
@@ -82,4 +101,18 @@ fn committing(
 fn worst_code(answer: &TxnOffsetCommitResponse) -> i16 {
     let codes = answer.topics.iter().flat_map(|topic| topic.partitions.iter().map(|told| told.error_code));
     codes.into_iter().find(|code| *code != 0).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::accepted;
+    use super::*;
+
+    /// [KSK-21] the group's coordinator may hear of a topic later than its leader, which has records already.
+    #[test]
+    fn broker_that_has_not_heard_of_a_partition_yet_is_asked_again() {
+        let told = |code| accepted("TxnOffsetCommit", code).expect_err("an error");
+        assert!(known_elsewhere(told(3), ("delays", 0)).is_retriable());
+        assert!(!known_elsewhere(told(29), ("delays", 0)).is_retriable());
+    }
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use levada_core::batch::RawRecord;
 use levada_core::template::TwoPhaseCommitSink;
 use levada_core::{BatchBuilder, CheckpointId, ErrorClass, SinkError, SplitId, Timestamp};
-use levada_kafka::protocol::{Identity, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _};
+use levada_kafka::protocol::{
+    Ending, Identity, ProtocolClient, ProtocolConfig, State, TransactionAdmin as _, TransactionKey,
+};
 use levada_kafka::sink::producing::KafkaSinkConfig;
 use levada_kafka::sink::recovery::{TransactionHandle, TransactionNaming};
 use levada_testcontainers::{Broker, Kafka, Security};
@@ -201,6 +203,75 @@ async fn marker_of_the_offset_in_a_transaction_is_written_when_its_partition_is_
     // Closing waits for the look behind it.
     driven.sink.close().await;
     assert_eq!(markers_written(&driven), 1);
+}
+
+/// [KSK-04] [KSK-09] the leader is away for longer than one look takes, and nobody writes: it is looked behind again and again, and
+/// the next call does not fail by what is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marker_is_written_long_after_though_nobody_writes() {
+    let kafka = Kafka::builder().brokers(3).start().expect("three brokers");
+    let topic = Topic::spread(kafka.bootstrap()).await;
+    let config = topic.config().topics([&topic.name]);
+    // Coordinators of a new cluster take longer than that for their first answers.
+    Driven::open(&topic, config.clone()).await.until_warm(3).await;
+    let mut driven = Driven::resolving_within(&topic, config, Duration::from_secs(2)).await;
+    let left_out = LeftOut::make(&kafka, &topic, &mut driven).await;
+    let committed = driven.metrics.snapshot(Timestamp(0)).committed as usize;
+    let unseen = |count: u64| {
+        let metrics = driven.metrics.clone();
+        until(move || metrics.snapshot(Timestamp(0)).unseen == count)
+    };
+    unseen(1).await;
+    broker(&kafka, left_out.away).restart().expect("it comes back");
+    unseen(0).await;
+    assert_eq!(markers_written(&driven), 1);
+    let all = committed - 1 + left_out.keys.len();
+    assert_eq!(topic.texts_once_there_are(all).len(), all);
+    let next = prepare(&mut driven, 101, &[left_out.elsewhere]).await;
+    driven.sink.commit(&next).await.expect("commit");
+    driven.sink.close().await;
+}
+
+/// [KSK-09] [KSK-17] a commit that is decided, and whose markers are on their way, is not initialised away by a start: its marker
+/// may yet be left out. A start says that it does not know, and the next one goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commit_that_is_on_its_way_is_looked_behind_and_not_fenced() {
+    let kafka = Kafka::builder().brokers(3).start().expect("three brokers");
+    let topic = Topic::spread(kafka.bootstrap()).await;
+    let config = topic.config().topics([&topic.name]);
+    let mut crashed = Driven::open(&topic, config.clone()).await;
+    let keys = key_of_each_partition(&mut crashed, &topic).await;
+    let tried = crashed.metrics.snapshot(Timestamp(0)).committed as usize;
+    let handle = prepare(&mut crashed, 100, &keys).await;
+    let (admin, id) = (client(kafka.bootstrap()), handle.transactional_id.as_str());
+    let coordinator = admin.find_coordinator(id, PATIENCE).await.expect("found");
+    let away = if coordinator == 3 { 2 } else { 3 };
+    let mut next = Driven::resolving_within(&topic, config.clone(), Duration::from_secs(2)).await;
+    broker(&kafka, away).pause().expect("it stops");
+    let key = TransactionKey { transactional_id: id, producer_id: handle.producer_id, epoch: handle.epoch };
+    admin.end(key, Ending::Commit, PATIENCE).await.expect("decided");
+    let identity = until_state(&admin, id, State::PrepareCommit).await;
+    drop(crashed);
+
+    let first = CheckpointId { attempt: 8, sequence: 1 };
+    let failed = next.sink.fence(first, &[]).await.expect_err("nobody tells of one partition");
+    assert_eq!(failed.class, ErrorClass::Reconnect);
+    let said = chain(&failed);
+    assert!(said.contains("nobody tells whether readers of committed data see its records"), "{said}");
+    broker(&kafka, away).resume().expect("it goes on");
+    let mut next = Driven::open(&topic, config).await;
+    next.sink.fence(first, &[]).await.expect("fence");
+    assert_eq!(until_state(&admin, id, State::CompleteCommit).await, identity, "not initialised");
+    assert_eq!(topic.texts_once_there_are(tried + 3).len(), tried + 3);
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "in time");
+        looks.tick().await;
+    }
 }
 
 /// [KSK-04] [KSK-09] where the marker may not be written, the sink fails at one of its next calls, and says so; a new run of it

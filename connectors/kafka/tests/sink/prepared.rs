@@ -51,6 +51,20 @@ impl Attempt {
         handle
     }
 
+    /// Pre-commits a transaction into which nothing was written.
+    pub(crate) async fn prepare_nothing(&mut self) -> TransactionHandle {
+        self.sequence += 1;
+        let checkpoint = CheckpointId::new(self.attempt, self.sequence);
+        let mut handle = self.sink.begin(&TransactionName { subtask: 0, checkpoint }).await.expect("begin");
+        self.sink.pre_commit(&mut handle).await.expect("pre-commit");
+        assert_eq!(handle.records, 0);
+        handle
+    }
+
+    pub(crate) async fn abort(&mut self, handle: &TransactionHandle) {
+        self.sink.abort(handle).await.expect("abort");
+    }
+
     pub(crate) async fn commit(&mut self, handle: &TransactionHandle) {
         self.sink.commit(handle).await.expect("commit");
     }

@@ -91,6 +91,41 @@ async fn slot_is_used_again_when_it_was_freed_and_not_before() {
     assert_eq!((again.state.as_str(), again.identity.epoch), ("Empty", first.epoch + 1));
 }
 
+/// [KSK-07] brokers forget ids that are not used: a slot that has been ready for long is asked about, and made ready again, before
+/// it would fail the first transaction after a quiet time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slot_that_the_brokers_have_forgotten_is_made_ready_again() {
+    let expiring = Kafka::builder().property("transactional.id.expiration.ms", "1000");
+    let kafka = expiring
+        .property("transaction.remove.expired.transaction.cleanup.interval.ms", "200")
+        .property("producer.id.expiration.ms", "1000")
+        .start()
+        .expect("a broker");
+    let topic = Topic::at(kafka.bootstrap(), 1, &[]).await;
+    let coordinator = Coordinator::at(&topic.bootstrap);
+    let naming = |slot| format!("forgotten.t{slot}");
+    let slots = Slots::start(exactly_once(&topic), naming, Arc::clone(&coordinator)).expect("it works");
+    let mut slots = slots.known_for(Duration::ZERO);
+    until(&slots, 3, SlotState::Warm).await;
+    for slot in 0..3 {
+        forgotten(&coordinator, &naming(slot)).await;
+    }
+    let slot = slots.open().await.expect("a slot");
+    write(&slot, &topic, "v").await;
+    frozen(slot).await;
+}
+
+/// Waits until its coordinator does not know an id.
+async fn forgotten(coordinator: &Coordinator, id: &str) {
+    const TRANSACTIONAL_ID_NOT_FOUND: i16 = 105;
+    let started = std::time::Instant::now();
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
+    while coordinator.ask(id).await.expect("told").error != TRANSACTIONAL_ID_NOT_FOUND {
+        assert!(started.elapsed() < PATIENCE, "{id} is forgotten in time");
+        looks.tick().await;
+    }
+}
+
 /// A slot that is given up is left alone: initialising its id would end a transaction that recovery may know of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_that_is_dropped_is_not_initialised_again() {

@@ -105,6 +105,12 @@ impl Chosen {
         self.log.checkpoints().find(|(_, manifest)| manifest.id == id).map(|(number, _)| number)
     }
 
+    /// Whether others have followed it: names that it holds back may have been used again since.
+    fn is_gone_back_to(&self) -> bool {
+        let Some(id) = self.id() else { return false };
+        self.log.checkpoints().chain(self.log.rolled_back()).any(|(_, manifest)| manifest.id > id)
+    }
+
     /// The complete checkpoint before it.
     fn previous(&self) -> Option<CheckpointId> {
         let own = self.number()?;
@@ -143,10 +149,11 @@ impl Recovery<'_> {
         if chosen.is_resolved() {
             settle(&mut states, resolvers)?;
         }
+        let spared = if chosen.is_gone_back_to() { states.clone() } else { chosen.states.clone() };
         // Before anything is dropped: what cannot be dealt out is refused.
         let restored = deal_out(self.terms, chosen.manifest.as_ref(), states)?;
         self.roll_back(&chosen, resolvers).await?;
-        self.fence(&chosen, resolvers).await?;
+        self.fence(&spared, resolvers).await?;
         let resolves_at_open = resolvers.iter().all(|resolver| resolver.resolves_at_open());
         let is_due = !chosen.is_resolved() && resolves_at_open;
         Ok(RestoredJob { is_resolved_by_opening: is_due && restored.checkpoint.is_some(), ..restored })
@@ -313,7 +320,11 @@ impl Recovery<'_> {
     }
 
     /// Ends what earlier attempts have left, except what the checkpoint holds back for all of its subtasks.
-    async fn fence(&self, chosen: &Chosen, resolvers: &mut Resolvers) -> Result<(), JobError> {
+    async fn fence(
+        &self,
+        spared: &BTreeMap<String, Vec<State>>,
+        resolvers: &mut Resolvers,
+    ) -> Result<(), JobError> {
         if resolvers.is_empty() {
             return Ok(());
         }
@@ -322,7 +333,8 @@ impl Recovery<'_> {
         fail_point!("recovery::before_fence");
         for resolver in resolvers.iter_mut() {
             let uid = resolver.uid().to_owned();
-            resolver.fence(self.first, chosen.states_of(&uid)).await.map_err(sink_error(&uid))?;
+            let states = spared.get(&uid).map_or(&[][..], Vec::as_slice);
+            resolver.fence(self.first, states).await.map_err(sink_error(&uid))?;
         }
         fail_point!("recovery::after_fence");
         Ok(())

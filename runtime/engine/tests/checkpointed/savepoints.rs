@@ -97,8 +97,12 @@ async fn an_older_checkpoint_needs_a_replay_and_the_refusal_says_of_what() {
     assert!(text.contains("sink \"table\" at least 200 records"), "{text}");
     let unknown = chain(&scene.finish(from(CheckpointId::new(900, 1))).await.unwrap_err());
     assert!(unknown.contains("checkpoint 900-1 is not in the store"), "{unknown}");
+    scene.target.take_calls();
     scene.finish(from(older).allow_replay()).await.unwrap();
     assert_eq!(scene.target.visible().len(), END as usize + 200);
+    // All of it is visible, and its names may have been used again by those behind it.
+    let calls = scene.target.take_calls();
+    assert_eq!(calls.iter().find(|call| call.starts_with("fence")).unwrap(), "fence ", "nothing is spared");
 }
 
 /// [CHK-21] A replay is allowed once: a restart goes on from what its own start has completed.

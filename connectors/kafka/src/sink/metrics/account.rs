@@ -1,6 +1,6 @@
 //! The account behind the figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct SinkMetrics(Arc<Mutex<Account>>);
 #[derive(Debug, Default)]
 struct Account {
     undecided: BTreeMap<String, Undecided>,
+    /// By transactional id.
+    unseen: BTreeSet<String>,
     /// What has come to an end; its own list of the undecided is empty.
     counted: TransactionMetrics,
 }
@@ -45,7 +47,8 @@ impl SinkMetrics {
     pub fn snapshot(&self, now: Timestamp) -> TransactionMetrics {
         let account = self.account();
         let undecided = account.undecided.iter().map(|(id, one)| one.standing(id, now)).collect();
-        TransactionMetrics { undecided, ..account.counted.clone() }
+        let unseen = account.unseen.len() as u64;
+        TransactionMetrics { undecided, unseen, ..account.counted.clone() }
     }
 
     pub(crate) fn note_begun(&self, id: &str, since: Timestamp, timeout: Option<Duration>) {
@@ -100,6 +103,15 @@ impl SinkMetrics {
 
     pub(crate) fn note_marker_written(&self) {
         self.account().counted.markers_written += 1;
+    }
+
+    /// Readers do not see it, longer than a commit takes.
+    pub(crate) fn note_unseen(&self, id: &str) {
+        self.account().unseen.insert(id.to_owned());
+    }
+
+    pub(crate) fn note_seen(&self, id: &str) {
+        self.account().unseen.remove(id);
     }
 
     pub(crate) fn note_fenced(&self, ids: u64) {

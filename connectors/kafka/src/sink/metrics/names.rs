@@ -24,6 +24,8 @@ pub const RETRIES: &str = "kafka_sink_transaction_retries";
 pub const FENCED: &str = "kafka_sink_transactional_ids_fenced";
 /// Counter: commit markers that the brokers have left out and the sink has written.
 pub const MARKERS_WRITTEN: &str = "kafka_sink_markers_written";
+/// Gauge: committed transactions that readers did not see in time and do not yet.
+pub const UNSEEN: &str = "kafka_sink_transactions_unseen";
 /// Histogram: from the call of a commit to the coordinator's answer.
 pub const COMMIT_SECONDS: &str = "kafka_sink_commit_seconds";
 /// Histogram: records of a transaction.

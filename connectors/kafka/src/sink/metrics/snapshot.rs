@@ -54,6 +54,9 @@ pub struct TransactionMetrics {
     /// Commit markers that coordinators have left out and this process has written: one for each partition of a transaction in
     /// which readers did not see it.
     pub markers_written: u64,
+    /// Transactions that are committed, and that readers did not see in time and do not yet: readers of committed data stay in
+    /// front of them.
+    pub unseen: u64,
     /// From the call of a commit to the coordinator's answer, in microseconds.
     pub commit_micros: Distribution,
     /// Records of the transactions that were pre-committed.

@@ -10,7 +10,8 @@ use super::name::TransactionNaming;
 /// Chooses among `ids`, as brokers list them, those that a start ends by initialising them.
 ///
 /// * An id that is not of this prefix, job and sink is somebody else's.
-/// * One that `kept` names waits for its commit: initialising it would abort it.
+/// * One that `kept` names waits for its commit: initialising it would abort it. A handle without records has nothing to wait for,
+///   and what is open in its epoch is the next transaction, which no handle names.
 /// * One of an attempt above `first`'s belongs to whoever took over, while this process stood still.
 /// * One of an attempt below is a left-over, whatever subtask or slot it was.
 /// * One of the same attempt was made by this process, whose earlier run has ended. `begun` says for which checkpoint each of
@@ -24,7 +25,7 @@ pub fn to_fence<'a>(
 ) -> Vec<&'a str> {
     let is_left_over = |id: &&str| {
         let Some(slot) = naming.slot_of(id) else { return false };
-        let is_kept = kept.iter().any(|handle| handle.transactional_id == *id);
+        let is_kept = kept.iter().any(|handle| handle.records > 0 && handle.transactional_id == *id);
         let is_live = slot.attempt == first.attempt && begun.get(*id).is_some_and(|named| *named >= first);
         slot.attempt <= first.attempt && !is_kept && !is_live
     };
@@ -61,6 +62,14 @@ mod tests {
     fn ids_in_kept_handles_are_spared() {
         let ids = ["foo.job.out.a9.s0.t0", "foo.job.out.a9.s0.t1"];
         assert_eq!(fenced(&ids, FIRST, &[kept(ids[0])]), [ids[1]]);
+    }
+
+    /// [KSK-17] [KSK-08] a transaction in which nothing was written leaves its epoch to the next one.
+    #[test]
+    fn id_of_a_handle_without_records_is_fenced() {
+        let ids = ["foo.job.out.a9.s0.t0"];
+        let empty = TransactionHandle { records: 0, ..kept(ids[0]) };
+        assert_eq!(fenced(&ids, FIRST, &[empty]), ids);
     }
 
     /// [KSK-16] the fence's part: a process that was taken over ends nothing of its successor.

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::describe::Describe;
+use super::describe::{Describe, ProducerIdentity};
 use super::frozen::FrozenSlot;
 use super::open::OpenSlot;
 use super::standing::{Board, Place, SlotState, Standings};
@@ -18,6 +19,9 @@ use crate::sink::producing::{Guarantee, KafkaSinkConfig, ProduceError};
 
 /// So many topics are made known to a producer beforehand.
 const WARMED_TOPICS: usize = 100;
+/// A slot that was ready for so long is asked about before it is opened: brokers forget ids that are not used, after a week unless they
+/// are told otherwise.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 type Warmed = (u32, Result<Ready, ProduceError>);
 type Naming = dyn Fn(u32) -> String + Send + Sync;
@@ -45,6 +49,7 @@ pub struct Slots<D> {
     /// Could not be made ready.
     cold: BTreeSet<u32>,
     topics: BTreeSet<String>,
+    known_for: Duration,
 }
 
 impl<D> fmt::Debug for Slots<D> {
@@ -89,9 +94,17 @@ impl<D: Describe> Slots<D> {
             warm: VecDeque::new(),
             cold: BTreeSet::new(),
             topics: BTreeSet::new(),
+            known_for: KNOWN_FOR,
         };
         (0..count).for_each(|number| slots.begin_warming(number));
         Ok(slots)
+    }
+
+    /// Sets for how long a slot that is ready is taken to be still known to the brokers; a minute unless set.
+    #[must_use]
+    pub fn known_for(mut self, time: Duration) -> Self {
+        self.known_for = time;
+        self
     }
 
     /// Opens a slot: a warm one at once, else the first one that gets ready; one more is added if none is on the way.
@@ -104,7 +117,7 @@ impl<D: Describe> Slots<D> {
     pub async fn open(&mut self) -> Result<OpenSlot, ProduceError> {
         self.collect();
         self.warm_again();
-        let (number, ready) = self.first_ready().await?;
+        let (number, ready) = self.first_known().await?;
         self.warm_one_more_if_none_is_free();
         Ok(OpenSlot::new(Place::new(number, self.board.clone()), ready))
     }
@@ -129,6 +142,32 @@ impl<D: Describe> Slots<D> {
     /// Returns how all slots stand, now and after each change.
     pub fn standings(&self) -> watch::Receiver<Standings> {
         self.board.watch()
+    }
+
+    /// One that the brokers still know as it was made ready; others are made ready again.
+    async fn first_known(&mut self) -> Result<(u32, Ready), ProduceError> {
+        loop {
+            let (number, ready) = self.first_ready().await?;
+            if ready.since.elapsed() < self.known_for {
+                return Ok((number, ready));
+            }
+            let (id, identity) = (ready.id.clone(), ready.identity);
+            // Whoever stops waiting leaves it here.
+            self.warm.push_front((number, ready));
+            let is_known = self.is_known(&id, identity).await;
+            let Some((number, ready)) = self.warm.pop_front() else { continue };
+            if is_known {
+                return Ok((number, ready));
+            }
+            tracing::debug!(id, "the brokers do not know a slot any more: it is made ready again");
+            drop(ready);
+            self.begin_warming(number);
+        }
+    }
+
+    async fn is_known(&self, id: &str, identity: ProducerIdentity) -> bool {
+        let asked = tokio::time::timeout(self.config.open_within, self.describe.describe(id)).await;
+        matches!(asked, Ok(Ok(told)) if told == identity)
     }
 
     async fn first_ready(&mut self) -> Result<(u32, Ready), ProduceError> {

@@ -1,5 +1,7 @@
 //! Making a slot ready.
 
+use tokio::time::Instant;
+
 use super::describe::{Describe, ProducerIdentity};
 use crate::failpoint::fail_point;
 use crate::sink::producing::{KafkaSinkConfig, ProduceError, Producer};
@@ -10,6 +12,8 @@ pub(super) struct Ready {
     pub(super) id: String,
     pub(super) identity: ProducerIdentity,
     pub(super) producer: Producer,
+    /// When its coordinator said so.
+    pub(super) since: Instant,
 }
 
 /// Initialises `id`, and asks its coordinator who that made it. Who initialises the id in between changes the epoch; then
@@ -32,5 +36,5 @@ pub(super) async fn warmed<D: Describe>(
         Err(_) => return Err(unknown(format!("no answer within {within:?}"))),
     };
     fail_point!("kafka::slot::warm");
-    Ok(Ready { id, identity, producer })
+    Ok(Ready { id, identity, producer, since: Instant::now() })
 }

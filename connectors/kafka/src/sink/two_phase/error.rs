@@ -127,8 +127,37 @@ impl From<ResolveError> for SinkError {
             error if error.is_retriable() => ErrorClass::Reconnect,
             // Written again, from the last checkpoint on.
             ResolveError::NotPrepared { .. } => ErrorClass::Reconnect,
+            // It waits, or is there: whoever takes this for a loss would lose it.
+            ResolveError::Forbidden { .. }
+            | ResolveError::Unexpected { .. }
+            | ResolveError::Protocol { .. } => ErrorClass::Reconnect,
             _ => ErrorClass::Fatal,
         };
         SinkError::new(class, "transactions of Kafka").caused_by(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [KSK-09] [KSK-14] a sink's error that is final means, for whoever drives it, that records are gone: only what is gone is told
+    /// so.
+    #[test]
+    fn refusal_of_a_commit_is_no_loss() {
+        let transaction = || "t".to_owned();
+        let class = |error: ResolveError| SinkError::from(error).class;
+        for code in [31, 53] {
+            assert_eq!(
+                class(ResolveError::Forbidden { transaction: transaction(), code }),
+                ErrorClass::Reconnect
+            );
+        }
+        assert_eq!(
+            class(ResolveError::Unexpected { transaction: transaction(), code: 9999 }),
+            ErrorClass::Reconnect
+        );
+        assert_eq!(class(ResolveError::Lost { transaction: transaction() }), ErrorClass::Fatal);
+        assert_eq!(class(ResolveError::Unknown { transaction: transaction() }), ErrorClass::Fatal);
     }
 }

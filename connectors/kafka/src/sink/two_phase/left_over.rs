@@ -12,6 +12,8 @@ use super::resolver::Resolver;
 use crate::protocol::{ActiveProducer, ErrorCode, Look, ProtocolError, State, TransactionAdmin as _};
 use crate::sink::recovery::{CommittedTransaction, Partitions, Place};
 
+/// Decided to be committed, with its markers written or on their way: [`see`](Resolver::see) waits for the latter.
+const COMMITTED: [State; 2] = [State::PrepareCommit, State::CompleteCommit];
 /// A leader that is away comes back in seconds.
 const PAUSE: Duration = Duration::from_millis(500);
 /// So many partitions are asked about at once: each answer has all producers of the last day in it.
@@ -45,7 +47,7 @@ impl Resolver {
     /// By producer.
     async fn committed_ids(&self) -> Result<BTreeMap<i64, String>, ResolveError> {
         let doing = "list the transactions that are committed";
-        let listed = self.admin.list(&[State::CompleteCommit], self.within).await;
+        let listed = self.admin.list(&COMMITTED, self.within).await;
         let listed = listed.map_err(ResolveError::asking(doing))?.into_iter();
         let ours = listed.filter(|one| self.naming.slot_of(&one.transactional_id).is_some());
         Ok(ours.map(|one| (one.producer_id, one.transactional_id)).collect())
@@ -61,8 +63,8 @@ impl Resolver {
         let doing = "ask whether a transaction is committed";
         let told = self.admin.describe(&[id], self.within).await.map_err(ResolveError::asking(doing))?;
         let found = told.into_values().next().flatten();
-        let is_committed = |state| state == State::CompleteCommit;
-        let found = found.filter(|one| is_committed(one.state) && one.identity.producer_id == producer_id);
+        let found =
+            found.filter(|one| COMMITTED.contains(&one.state) && one.identity.producer_id == producer_id);
         Ok(found.map(|found| CommittedTransaction {
             transactional_id: id.to_owned(),
             producer_id,
@@ -110,11 +112,17 @@ impl Resolver {
         let until = Instant::now() + self.within;
         let mut told = Vec::new();
         let mut left: BTreeSet<Place> = places.iter().cloned().collect();
+        let mut silent = None;
         loop {
             let within = until.saturating_duration_since(Instant::now());
-            let looks = self.admin.look_at(&by_topic(&left), within).await;
-            let looks = looks.map_err(ResolveError::asking("look for transactions that are left open"))?;
-            let mut silent = None;
+            let looks = match (self.admin.look_at(&by_topic(&left), within).await, silent.take()) {
+                (Ok(looks), _) => looks,
+                // The time is over: what was told before it says more.
+                (Err(_), Some((place, cause))) => return Err(untold(&place, cause)),
+                (Err(error), None) => {
+                    return Err(ResolveError::asking("look for transactions that are left open")(error));
+                }
+            };
             for (place, look) in looks {
                 match look {
                     Look::Told(producers) => {
@@ -125,9 +133,9 @@ impl Resolver {
                     Look::Silent(cause) => silent = Some((place, cause)),
                 }
             }
-            let Some((place, cause)) = silent else { return Ok(told) };
+            let Some((place, cause)) = &silent else { return Ok(told) };
             if !cause.is_retriable() || Instant::now() >= until {
-                return Err(untold(&place, cause));
+                return Err(untold(place, Arc::clone(cause)));
             }
             TokioSleeper.sleep(PAUSE).await;
         }

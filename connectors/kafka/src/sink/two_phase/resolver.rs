@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::error::ResolveError;
 use crate::failpoint::fail_point;
 use crate::protocol::{
-    Described, Ending, ErrorCode, ProtocolClient, ProtocolError, State, TransactionAdmin as _, TransactionKey,
+    Described, Ending, ErrorCode, Listed, ProtocolClient, ProtocolError, State, TransactionAdmin as _,
+    TransactionKey,
 };
 use crate::sink::metrics::SinkMetrics;
 use crate::sink::recovery::{
@@ -279,6 +280,8 @@ impl Resolver {
             return match settled_abort(fate) {
                 AbortSettled::Done => Ok(true),
                 AbortSettled::Again => Ok(false),
+                // What is visible is another transaction of its epoch.
+                AbortSettled::Visible if handle.records == 0 => Ok(true),
                 AbortSettled::Visible => Err(ResolveError::Visible { transaction: transaction() }),
             };
         }
@@ -337,11 +340,13 @@ impl Resolver {
     ) -> Result<(), ResolveError> {
         fail_point!("kafka::fence::before_list");
         let doing = "list the transactions that are left over";
-        // What is complete can neither be written to nor ended: late writes to it are refused.
-        let states = [State::Empty, State::Ongoing, State::PrepareCommit, State::PrepareAbort];
+        // What is complete can neither be written to nor ended: late writes to it are refused. Nor can what is decided to be
+        // committed, and an initialised id would hide a marker of it that is left out.
+        let states = [State::Empty, State::Ongoing, State::PrepareAbort];
         let open = self.admin.list(&states, self.within).await.map_err(ResolveError::asking(doing))?;
         let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ids = open.iter().map(|listed| listed.transactional_id.as_str());
+        self.warn_of_later(first, &open);
         let left_over = to_fence(&self.naming, ids, first, kept, &begun);
         fail_point!("kafka::fence::listed");
         for some in left_over.chunks(AT_ONCE) {
@@ -352,6 +357,23 @@ impl Resolver {
         }
         fail_point!("kafka::fence::after");
         Ok(())
+    }
+
+    /// What attempts above this one have left is spared: they are of whoever took over. Where nobody did, the store is not the one
+    /// that they had.
+    fn warn_of_later(&self, first: CheckpointId, open: &[Listed]) {
+        let is_later = |id: &&str| self.naming.slot_of(id).is_some_and(|slot| slot.attempt > first.attempt);
+        let ids: Vec<&str> = open.iter().map(|one| one.transactional_id.as_str()).filter(is_later).collect();
+        if let Some(id) = ids.first() {
+            tracing::warn!(
+                count = ids.len(),
+                id,
+                attempt = first.attempt,
+                "transactional ids of later attempts than this one are left alone: another process has taken over, or the \
+                 checkpoints of these attempts are lost. What is open among them ends by its timeout, or by levada transactions \
+                 abort --force"
+            );
+        }
     }
 
     /// The brokers' bound for the timeout of transactions, if they tell.

@@ -152,7 +152,7 @@ impl<T, S: Serialise<T>> TransactionalSink<T, S> {
     /// The same, unless readers do not see what was committed.
     fn seen(&mut self) -> Result<&mut Running, SinkError> {
         let running = self.running()?;
-        running.watch.check(&running.resolver)?;
+        running.watch.check()?;
         Ok(running)
     }
 
@@ -387,13 +387,16 @@ impl<T: Send + Sync + 'static, S: Serialise<T>> TwoPhaseCommitSink<T> for Transa
 
     async fn commit(&mut self, handle: &TransactionHandle) -> Result<(), SinkError> {
         let running = self.running()?;
-        match running.frozen.contains_key(&handle.transactional_id) {
-            true => running.commit_own(handle).await?,
-            // Of an earlier run: once its checkpoint is resolved, no start asks for it.
-            false => running.resolver.commit(handle).await?,
+        // Without records it has never begun: whatever has its id by now is another transaction.
+        if handle.records > 0 {
+            match running.frozen.contains_key(&handle.transactional_id) {
+                true => running.commit_own(handle).await?,
+                // Of an earlier run: once its checkpoint is resolved, no start asks for it.
+                false => running.resolver.commit(handle).await?,
+            }
+            // No fence can hurt it any more.
+            running.resolver.note_decided(&handle.transactional_id);
         }
-        // No fence can hurt it any more.
-        running.resolver.note_decided(&handle.transactional_id);
         fail_point!("kafka::commit::before_free");
         // The driver commits what is covered by a complete checkpoint, and this one was.
         running.free_up_to(Some(handle.checkpoint));

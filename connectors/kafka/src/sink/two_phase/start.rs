@@ -86,7 +86,7 @@ impl StartError {
     /// Whether the same may succeed later.
     pub fn is_retriable(&self) -> bool {
         match self {
-            StartError::Unreachable(cause) => cause.is_retriable(),
+            StartError::Unreachable(cause) => cause.is_retriable() || cause.is_outcome_unknown(),
             StartError::Resolve(cause) => cause.is_retriable(),
             _ => false,
         }

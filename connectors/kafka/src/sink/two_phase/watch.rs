@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backon::{Sleeper as _, TokioSleeper};
 use levada_core::ErrorChain;
 use tokio::task::{JoinError, JoinSet};
 
@@ -20,12 +21,29 @@ fn unseen() -> MutexGuard<'static, BTreeMap<String, TransactionHandle>> {
     UNSEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sees to it that committed transactions are seen, while others are written. Ends with itself.
+/// Before a transaction that was not seen in time is looked behind again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Sees to it that committed transactions are seen, while others are written or none is. Ends with itself.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    tasks: JoinSet<(TransactionHandle, Result<(), ResolveError>)>,
+    /// Each ends when its transaction is seen, and with its id.
+    tasks: JoinSet<String>,
     /// By transactional id. An id is not used again before.
     unseen: BTreeSet<String>,
+    troubles: Troubles,
+}
+
+/// Why transactions are not seen yet, by transactional id: what the last look has told.
+#[derive(Debug, Clone, Default)]
+struct Troubles(Arc<Mutex<BTreeMap<String, ResolveError>>>);
+
+impl Troubles {
+    fn of_all(&self) -> MutexGuard<'_, BTreeMap<String, ResolveError>> {
+        // Each change is one insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Watch {
@@ -36,17 +54,12 @@ impl Watch {
         }
         unseen().insert(handle.transactional_id.clone(), handle.clone());
         self.unseen.insert(handle.transactional_id.clone());
-        let (resolver, handle) = (resolver.clone(), handle.clone());
+        let (resolver, handle, troubles) = (resolver.clone(), handle.clone(), self.troubles.clone());
         self.tasks.spawn(async move {
-            let seen = resolver.see_committed(&handle).await;
-            match &seen {
-                Ok(()) => drop(unseen().remove(&handle.transactional_id)),
-                // Nobody may write for long; the next call fails by it.
-                Err(error) => {
-                    tracing::error!(error = %ErrorChain(error), "a committed transaction is not seen")
-                }
-            }
-            (handle, seen)
+            until_seen(&resolver, &handle, &troubles).await;
+            troubles.of_all().remove(&handle.transactional_id);
+            unseen().remove(&handle.transactional_id);
+            handle.transactional_id
         });
     }
 
@@ -58,24 +71,17 @@ impl Watch {
     /// Takes over what has been seen meanwhile.
     ///
     /// # Errors
-    /// A transaction is not seen. It is looked behind again.
-    pub(super) fn check(&mut self, resolver: &Resolver) -> Result<(), ResolveError> {
+    /// A transaction was not seen in time, and is not yet. It is looked behind again and again, whoever asks or not.
+    pub(super) fn check(&mut self) -> Result<(), ResolveError> {
         while let Some(ended) = self.tasks.try_join_next() {
-            let (handle, seen) = match ended.map_err(JoinError::try_into_panic) {
-                Ok(ended) => ended,
+            match ended.map_err(JoinError::try_into_panic) {
+                Ok(id) => drop(self.unseen.remove(&id)),
                 Err(Ok(payload)) => panic::resume_unwind(payload),
                 // The runtime ends: what is unseen stays so.
-                Err(Err(_)) => continue,
-            };
-            match seen {
-                Ok(()) => drop(self.unseen.remove(&handle.transactional_id)),
-                Err(error) => {
-                    self.begin(resolver, &handle);
-                    return Err(error);
-                }
+                Err(Err(_)) => {}
             }
         }
-        Ok(())
+        self.troubles.of_all().pop_first().map_or(Ok(()), |(_, trouble)| Err(trouble))
     }
 
     /// Waits for those that are looked behind, but not for ever. What is not seen by then is told by the log, and looked behind
@@ -90,6 +96,20 @@ impl Watch {
             );
         }
     }
+}
+
+/// A broker that is away for longer than one look takes, or a right that is missing, is waited for: readers wait, too, and perhaps
+/// nobody writes.
+async fn until_seen(resolver: &Resolver, handle: &TransactionHandle, troubles: &Troubles) {
+    let mut pause = FIRST_PAUSE;
+    while let Err(error) = resolver.see_committed(handle).await {
+        tracing::error!(error = %ErrorChain(&error), "a committed transaction is not seen");
+        resolver.metrics.note_unseen(&handle.transactional_id);
+        troubles.of_all().insert(handle.transactional_id.clone(), error);
+        TokioSleeper.sleep(pause).await;
+        pause = LONGEST_PAUSE.min(2 * pause);
+    }
+    resolver.metrics.note_seen(&handle.transactional_id);
 }
 
 impl Resolver {
