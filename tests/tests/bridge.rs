@@ -134,6 +134,16 @@ fn missing_table_is_one_clear_message() {
     assert!(finished.log.contains("there is no table \"t\""), "{}", finished.log);
 }
 
+/// A filter that cannot be read is not passed over: the lines are there, and one says so.
+#[test]
+fn filter_of_log_lines_that_cannot_be_read_is_told() {
+    let setting = Setting::new(1);
+    let bridge = BridgeCommand::new(LEVADA, &setting.pipeline(BY_ID, "")).env("LEVADA_LOG", "levada=loud");
+    let finished = bridge.until_now().run().expect_code(3);
+    assert!(finished.log.contains("LEVADA_LOG is no filter: \"levada=loud\""), "{}", finished.log);
+    assert!(finished.log.contains("there is no table"), "{}", finished.log);
+}
+
 /// [PGS-09]
 #[test]
 fn key_without_a_unique_index_is_one_clear_message() {

@@ -189,7 +189,7 @@ fn points(elsewhere: &[&str]) -> Vec<&'static str> {
 #[test]
 #[ignore = "takes 35 s or LEVADA_CRASH_SECONDS; ./check runs it"]
 fn killed_job_commits_every_record_exactly_once() {
-    let length = loop_length(35, 1500);
+    let length = loop_length(35, 2700);
     let mut stage = Stage::at(one_broker().bootstrap(), LONG);
     let (scene, visible) = (&stage.scene, &mut stage.visible);
     let (report, fed) = Feed::into(scene.topic()).beside(500, || {
