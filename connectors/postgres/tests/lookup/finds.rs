@@ -23,6 +23,17 @@ async fn row_is_found_by_its_key() {
     assert_eq!(found[0].get("name"), Some(&text("American")));
 }
 
+/// [LKP-03] by a query, only the same bytes are one key: what it makes of its parameters nobody else knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn query_is_asked_about_each_spelling_of_a_number() {
+    let scene = Scene::new(AIRLINES);
+    let lookup = open(scene.query("select (:n::numeric)::text as shown")).await;
+    let answers = lookup.get_many(&[[number("1.0")], [number("1.00")], [number("1.0")]]).await;
+    let told: Vec<_> = answers.iter().map(shown).collect();
+    assert_eq!(told, [["1.0"], ["1.00"], ["1.0"]]);
+    assert_eq!(lookup.stats().coalesced, 1);
+}
+
 /// [LKP-07] what the server cannot carry out is told at the start: a key column that nothing is equal to.
 #[tokio::test(flavor = "multi_thread")]
 async fn statement_that_cannot_be_prepared_is_refused_at_the_start() {
