@@ -23,7 +23,8 @@ pub(crate) fn start(format: LogFormat, is_bounded: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), target);
     bar.set_style(style("looking for the ends of the partitions"));
 
-    let told = env::var(FILTER_VARIABLE).ok().map(|words| (EnvFilter::try_new(&words), words));
+    let words = env::var_os(FILTER_VARIABLE).map(|words| words.to_string_lossy().into_owned());
+    let told = words.map(|words| (EnvFilter::try_new(&words), words));
     let (filter, wrong) = match told {
         Some((Ok(filter), _)) => (filter, None),
         Some((Err(error), words)) => (EnvFilter::new(FILTER), Some((error, words))),

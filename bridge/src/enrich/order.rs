@@ -2,10 +2,11 @@
 
 use levada_core::{Keyed, Row, Value};
 
-/// What the order of a change goes by: equal for changes of one row of the table, whatever the type of its key's columns.
+/// What the order of a change goes by: equal for changes of one row of the table, by whatever type its key's columns compare.
 ///
-/// The bytes of the record's key would not do: `{"id":1}` and `{"id":1.0,"from":"b"}` are one row. So this is coarser than any column
-/// is. Changes of two rows that seem to be one wait for each other, and that is all.
+/// The bytes of the record's key would not do: `{"id":1}` and `{"id":1.0,"from":"b"}` are one row. So this is coarser than columns
+/// are. Changes of two rows that seem to be one wait for each other, and that is all. Only what a column rounds is finer here:
+/// two numbers that one `real` holds, and two counts of nanoseconds in one microsecond.
 pub(super) fn of_key(input: &Keyed) -> Option<Vec<String>> {
     input.key.as_ref().map(parts)
 }
@@ -22,7 +23,8 @@ fn part(value: &Value) -> String {
         Value::Bool(is_true) => number(f64::from(u8::from(*is_true))),
         Value::Int(integer) => number(*integer as f64),
         Value::Float(float) => number(*float),
-        Value::Number(text) | Value::Text(text) => word(text.as_str()),
+        Value::Number(digits) => digits.as_str().parse().map_or_else(|_| String::new(), number),
+        Value::Text(text) => word(text.as_str()),
         Value::Uuid(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         // Times, networks, bytes and nested values have many spellings.
         _ => String::new(),
@@ -37,11 +39,18 @@ fn word(text: &str) -> String {
     match (lower.parse(), lower.as_str()) {
         _ if is_uuid => letters,
         (Ok(parsed), _) => number(parsed),
-        (_, "t" | "true" | "y" | "yes" | "on") => number(1.0),
-        (_, "f" | "false" | "n" | "no" | "off") => number(0.0),
-        (_, spelled) if spelled.contains([':', '/', '\\']) => String::new(),
+        // Whatever begins like one is a truth value for the server.
+        (_, "t" | "tr" | "tru" | "true" | "y" | "ye" | "yes" | "on") => number(1.0),
+        (_, "f" | "fa" | "fal" | "fals" | "false" | "n" | "no" | "of" | "off") => number(0.0),
+        (_, spelled) if spelled.contains([':', '/', '\\']) || is_date(spelled) => String::new(),
         _ => letters,
     }
+}
+
+/// Begins with a year.
+fn is_date(text: &str) -> bool {
+    let year = text.bytes().take_while(u8::is_ascii_digit).count();
+    (4..=7).contains(&year) && text.as_bytes().get(year) == Some(&b'-')
 }
 
 /// Two zeros are one, and so are two integers that no float tells apart.
@@ -76,7 +85,8 @@ mod tests {
             (text("12345678-9012-3456-7890-123456789012"), text("12345678901234567890123456789012")),
             (Value::Bool(true), text("yes")),
             (text("2013-01-01T00:00:00Z"), text("2013-01-01T01:00:00+01:00")),
-            (text("10.0.0.1:80"), text("10.0.0.1/32")),
+            (text("2024-02-29"), text("2024-02-29T00:00:00")),
+            (text("tru"), text("TRUE")),
         ];
         for (one, other) in same {
             assert_eq!(keyed(one.clone()), keyed(other.clone()), "{one:?} and {other:?}");

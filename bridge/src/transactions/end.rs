@@ -10,6 +10,7 @@ use levada_kafka::protocol::{self, ProtocolClient, TransactionAdmin as _, Transa
 use super::cluster::asking;
 use super::json;
 use super::refuse::{Checked, check};
+use super::stored::Standing;
 use super::survey::{Found, Survey, resolver, survey};
 use super::{End, Failure, Report, Which};
 use crate::checkpoint::counted;
@@ -93,8 +94,12 @@ fn chosen<'s>(arguments: &End, ending: Ending, survey: &'s Survey) -> Result<Vec
             Checked::Refused(why) => refusals.push(why),
         }
     }
-    let checkpoints: BTreeSet<CheckpointId> =
-        due.iter().filter_map(|found| found.named.as_ref()).map(|named| named.checkpoint).collect();
+    // Over what is rolled back it is decided.
+    let undecided = due
+        .iter()
+        .filter_map(|found| found.named.as_ref())
+        .filter(|named| named.standing != Standing::RolledBack);
+    let checkpoints: BTreeSet<CheckpointId> = undecided.map(|named| named.checkpoint).collect();
     refusals.extend(checkpoints.iter().filter_map(|checkpoint| others(arguments, survey, *checkpoint)));
     if refusals.is_empty() { Ok(due) } else { Err(Failure::Refused(refusals)) }
 }

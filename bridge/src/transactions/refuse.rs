@@ -32,7 +32,6 @@ pub(super) fn check(found: &Found, ending: Ending, is_forced: bool) -> Checked {
 fn commit_named(named: &Named, is_forced: bool) -> Result<Checked, String> {
     let Named { checkpoint, standing, handle, fate, is_whole } = named;
     match (fate, standing) {
-        _ if handle.records == 0 => Ok(Checked::Done),
         (Fate::Committed, _) => Ok(Checked::Done),
         (Fate::Aborted, _) => Err(format!("it is aborted, its {} records are gone", handle.records)),
         (Fate::Pending | Fate::Expiring, Standing::RolledBack) => {
@@ -47,9 +46,8 @@ fn commit_named(named: &Named, is_forced: bool) -> Result<Checked, String> {
 }
 
 fn abort_named(named: &Named, is_forced: bool) -> Result<Checked, String> {
-    let Named { checkpoint, standing, handle, fate, .. } = named;
+    let Named { checkpoint, standing, fate, .. } = named;
     match (fate, standing) {
-        _ if handle.records == 0 => Ok(Checked::Done),
         (Fate::Aborted, _) => Ok(Checked::Done),
         (Fate::Committed, _) => Err("it is committed".to_owned()),
         (Fate::Pending | Fate::Expiring, Standing::RolledBack) => Ok(Checked::Due),

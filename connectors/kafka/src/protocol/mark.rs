@@ -108,7 +108,7 @@ mod tests {
     use super::super::error::accepted;
     use super::*;
 
-    /// [KSK-21] the group's coordinator may hear of a topic later than its leader, which has records already.
+    /// [KSK-21] the classing's part: the group's coordinator may hear of a topic later than its leader, which has records already.
     #[test]
     fn broker_that_has_not_heard_of_a_partition_yet_is_asked_again() {
         let told = |code| accepted("TxnOffsetCommit", code).expect_err("an error");

@@ -90,11 +90,15 @@ impl Coordinator {
     }
 }
 
+/// Kafka's code.
+pub(crate) const TRANSACTIONAL_ID_NOT_FOUND: i16 = 105;
+
 impl Describe for Coordinator {
-    async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
+    async fn describe(&self, id: &str) -> Result<Option<ProducerIdentity>, BoxError> {
         let described = self.ask(id).await?;
         match (described.error, described.state.as_str()) {
-            (0, "Empty") => Ok(described.identity),
+            (0, "Empty") => Ok(Some(described.identity)),
+            (TRANSACTIONAL_ID_NOT_FOUND, _) => Ok(None),
             _ => Err(format!("{described:?}").into()),
         }
     }

@@ -11,7 +11,7 @@ use levada_testcontainers::{Kafka, unique_name};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, Producer as _};
 
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, TRANSACTIONAL_ID_NOT_FOUND};
 use super::support::{PATIENCE, Topic, chain};
 
 pub(crate) fn exactly_once(topic: &Topic) -> KafkaSinkConfig {
@@ -95,10 +95,10 @@ async fn slot_is_used_again_when_it_was_freed_and_not_before() {
 /// it would fail the first transaction after a quiet time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_that_the_brokers_have_forgotten_is_made_ready_again() {
-    let expiring = Kafka::builder().property("transactional.id.expiration.ms", "1000");
+    let expiring = Kafka::builder().property("transactional.id.expiration.ms", "5000");
     let kafka = expiring
         .property("transaction.remove.expired.transaction.cleanup.interval.ms", "200")
-        .property("producer.id.expiration.ms", "1000")
+        .property("producer.id.expiration.ms", "5000")
         .start()
         .expect("a broker");
     let topic = Topic::at(kafka.bootstrap(), 1, &[]).await;
@@ -117,7 +117,6 @@ async fn slot_that_the_brokers_have_forgotten_is_made_ready_again() {
 
 /// Waits until its coordinator does not know an id.
 async fn forgotten(coordinator: &Coordinator, id: &str) {
-    const TRANSACTIONAL_ID_NOT_FOUND: i16 = 105;
     let started = std::time::Instant::now();
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     while coordinator.ask(id).await.expect("told").error != TRANSACTIONAL_ID_NOT_FOUND {
@@ -187,7 +186,7 @@ async fn warm_slot_knows_the_topics_in_use() {
 struct Silent;
 
 impl Describe for Silent {
-    async fn describe(&self, _id: &str) -> Result<ProducerIdentity, BoxError> {
+    async fn describe(&self, _id: &str) -> Result<Option<ProducerIdentity>, BoxError> {
         Err("the coordinator is not to be asked".into())
     }
 }
@@ -210,7 +209,7 @@ async fn slot_without_a_known_producer_id_is_not_opened() {
 struct Panics;
 
 impl Describe for Panics {
-    async fn describe(&self, _id: &str) -> Result<ProducerIdentity, BoxError> {
+    async fn describe(&self, _id: &str) -> Result<Option<ProducerIdentity>, BoxError> {
         panic!("on purpose")
     }
 }

@@ -31,6 +31,12 @@ fn settings_that_cannot_work_are_refused() {
         |settings: Settings| Operator::<_, _, (), ()>::single(settings, Order::Ordered).unwrap_err();
     assert_eq!(refused(settings().capacity(0)), SettingsError::NoCapacity);
     assert_eq!(refused(settings().timeout(Duration::ZERO)), SettingsError::NoTime);
+    for (delay, cannot_work) in [(99, false), (100, true), (101, true)] {
+        let batching = Batching { delay: Duration::from_millis(delay), ..Batching::new(2) };
+        let settings = settings().timeout(Duration::from_millis(100));
+        let made = Operator::<_, _, (), ()>::batched(settings, batching, Order::Ordered);
+        assert_eq!(made.err() == Some(SettingsError::GatheredTooLong), cannot_work, "{delay} ms");
+    }
 }
 
 /// [ASY-05] 0..n outputs.

@@ -67,7 +67,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) restored: &'a RestoredJob,
     pub(crate) restoring: Restoring,
     pub(crate) backlogs: Backlogs,
-    /// Whether there is an exchange: what stands behind it gets records of every subtask.
+    /// Whether there is an exchange on the line so far: what stands behind it gets records of every subtask.
     pub(crate) has_exchange: bool,
     /// The first checkpoint that may follow.
     pub(crate) first: CheckpointId,

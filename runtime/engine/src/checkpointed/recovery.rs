@@ -108,7 +108,10 @@ impl Chosen {
     /// Whether others have followed it: names that it holds back may have been used again since.
     fn is_gone_back_to(&self) -> bool {
         let Some(id) = self.id() else { return false };
-        self.log.checkpoints().chain(self.log.rolled_back()).any(|(_, manifest)| manifest.id > id)
+        let is_later =
+            self.log.checkpoints().chain(self.log.rolled_back()).any(|(_, manifest)| manifest.id > id);
+        // What followed may not be readable.
+        is_later || self.log.damages.iter().any(|damage| damage.entry > self.number())
     }
 
     /// The complete checkpoint before it.

@@ -50,7 +50,10 @@ impl<S: Send + 'static> Branch<S> {
         let (senders, receivers): (Vec<mpsc::Sender<StreamElement<S>>>, Vec<_>) =
             (0..launch.parallelism).map(|_| mpsc::channel(CAPACITY)).unzip();
         let inlets = receivers.into_iter().map(|receiver| Inlet::new(vec![receiver])).collect();
+        // Those of the branch are between nobody on this line.
+        let has_exchange = launch.has_exchange;
         (self.spawn)(launch, SideLine { inlets });
+        launch.has_exchange = has_exchange;
         senders.into_iter().map(Outlet::Forward).collect()
     }
 }

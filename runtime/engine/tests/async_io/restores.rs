@@ -87,10 +87,11 @@ async fn checkpoints_that_pass_a_stuck_call_hold_no_more_and_more() {
     scene.sink.until(&(0..1000).map(|number| number * 10).collect::<Vec<_>>()).await;
 }
 
-/// [ASY-08] the subtask of a call that is stuck makes its own source wait, and no other one: whatever is dealt out behind it.
+/// [ASY-08] the subtask of a call that is stuck makes its own source wait, and no other one: whatever is dealt out behind it or
+/// beside it.
 #[tokio::test(start_paused = true)]
 async fn call_that_is_stuck_makes_the_source_of_its_own_subtask_wait() {
-    for job in [Scene::job, Scene::keyed_job] {
+    for job in [Scene::job, Scene::keyed_job, Scene::copied_job] {
         let scene = Scene::new().await;
         let job = job(&scene, 2, patient(2)).start(scene.store.clone()).unwrap();
         other_source_reads_on(&scene, &job).await;

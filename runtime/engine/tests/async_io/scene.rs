@@ -242,6 +242,20 @@ impl Scene {
             .idempotent_sink("seen", move |_| sink.clone())
     }
 
+    /// The same, and a copy of the outputs is dealt out by a key.
+    pub(crate) fn copied_job(&self, parallelism: u32, settings: Settings) -> CheckpointedJob {
+        let (sink, copy) = (self.sink.clone(), Recorder::new(self.sink.order));
+        Job::new("job")
+            .parallelism(parallelism)
+            .source_function("numbers", self.source())
+            .tee("copy", move |copied| {
+                let copy = copy.clone();
+                copied.key_by("keys", |number| *number).idempotent_sink("copies", move |_| copy.clone())
+            })
+            .async_map("tens", self.oracle.clone(), settings)
+            .idempotent_sink("seen", move |_| sink.clone())
+    }
+
     pub(crate) fn start(&self, settings: Settings) -> CheckpointedHandle {
         self.job(1, settings).start(self.store.clone()).unwrap()
     }

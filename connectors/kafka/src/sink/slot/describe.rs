@@ -22,13 +22,13 @@ impl fmt::Display for ProducerIdentity {
 
 /// Asks the coordinator of a transactional id. The client itself does not tell what identity it was given.
 pub trait Describe: fmt::Debug + Send + Sync + 'static {
-    /// Returns the identity that was given at the last initialisation.
+    /// Returns the identity that was given at the last initialisation; `None` if the coordinator does not know the id.
     ///
     /// # Errors
-    /// The coordinator cannot be asked, does not know the id, or has something open under it: the slot has written nothing
-    /// yet, so that would be somebody else's.
+    /// The coordinator cannot be asked, or has something open under the id: the slot has written nothing yet, so that would be
+    /// somebody else's.
     fn describe(
         &self,
         transactional_id: &str,
-    ) -> impl Future<Output = Result<ProducerIdentity, BoxError>> + Send;
+    ) -> impl Future<Output = Result<Option<ProducerIdentity>, BoxError>> + Send;
 }

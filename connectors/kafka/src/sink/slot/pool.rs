@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::describe::{Describe, ProducerIdentity};
 use super::frozen::FrozenSlot;
@@ -19,8 +20,8 @@ use crate::sink::producing::{Guarantee, KafkaSinkConfig, ProduceError};
 
 /// So many topics are made known to a producer beforehand.
 const WARMED_TOPICS: usize = 100;
-/// A slot that was ready for so long is asked about before it is opened: brokers forget ids that are not used, after a week unless they
-/// are told otherwise.
+/// A slot that was ready for so long is asked about before it is opened: brokers forget ids that are not used, after a week
+/// unless they are told otherwise.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 type Warmed = (u32, Result<Ready, ProduceError>);
@@ -107,7 +108,7 @@ impl<D: Describe> Slots<D> {
         self
     }
 
-    /// Opens a slot: a warm one at once, else the first one that gets ready; one more is added if none is on the way.
+    /// Opens a slot: one that was made ready a moment ago at once, one of long ago when it is still known, else the first one that gets ready; one more is added if none is on the way.
     /// Before it returns, it sees to it that another one is on the way after this one.
     ///
     /// Whoever opens a slot has frozen the one before, or the order within partitions is lost. Cancel safe.
@@ -144,8 +145,9 @@ impl<D: Describe> Slots<D> {
         self.board.watch()
     }
 
-    /// One that the brokers still know as it was made ready; others are made ready again.
+    /// One that the brokers still know as it was made ready; others are made ready again. Where nobody tells, it is taken for known.
     async fn first_known(&mut self) -> Result<(u32, Ready), ProduceError> {
+        let until = Instant::now() + self.config.open_within;
         loop {
             let (number, ready) = self.first_ready().await?;
             if ready.since.elapsed() < self.known_for {
@@ -154,7 +156,7 @@ impl<D: Describe> Slots<D> {
             let (id, identity) = (ready.id.clone(), ready.identity);
             // Whoever stops waiting leaves it here.
             self.warm.push_front((number, ready));
-            let is_known = self.is_known(&id, identity).await;
+            let is_known = self.is_known(&id, identity, until).await;
             let Some((number, ready)) = self.warm.pop_front() else { continue };
             if is_known {
                 return Ok((number, ready));
@@ -165,9 +167,11 @@ impl<D: Describe> Slots<D> {
         }
     }
 
-    async fn is_known(&self, id: &str, identity: ProducerIdentity) -> bool {
-        let asked = tokio::time::timeout(self.config.open_within, self.describe.describe(id)).await;
-        matches!(asked, Ok(Ok(told)) if told == identity)
+    async fn is_known(&self, id: &str, identity: ProducerIdentity, until: Instant) -> bool {
+        match tokio::time::timeout_at(until, self.describe.describe(id)).await {
+            Ok(Ok(told)) => told == Some(identity),
+            Ok(Err(_)) | Err(_) => true,
+        }
     }
 
     async fn first_ready(&mut self) -> Result<(u32, Ready), ProduceError> {

@@ -31,7 +31,8 @@ pub(super) async fn warmed<D: Describe>(
     let asked = tokio::time::timeout(within, describe.describe(&id)).await;
     let unknown = |reason| ProduceError::Describe { id: id.clone(), reason };
     let identity = match asked {
-        Ok(Ok(identity)) => identity,
+        Ok(Ok(Some(identity))) => identity,
+        Ok(Ok(None)) => return Err(unknown("its coordinator does not know it".to_owned())),
         Ok(Err(cause)) => return Err(unknown(levada_core::ErrorChain(&*cause).to_string())),
         Err(_) => return Err(unknown(format!("no answer within {within:?}"))),
     };

@@ -15,15 +15,15 @@ use crate::sink::slot::{Describe, ProducerIdentity};
 pub(in crate::sink) struct ByCoordinator(pub(in crate::sink) ProtocolClient);
 
 impl Describe for ByCoordinator {
-    async fn describe(&self, id: &str) -> Result<ProducerIdentity, BoxError> {
+    async fn describe(&self, id: &str) -> Result<Option<ProducerIdentity>, BoxError> {
         let within = Duration::from_secs(30);
         self.0.offsets_now(&TransactionNaming::marker_group(id), &BTreeMap::new(), within).await?;
-        let told = self.0.describe(&[id], within).await?.remove(id).flatten();
-        let told = told.ok_or("its coordinator does not know it")?;
+        let Some(told) = self.0.describe(&[id], within).await?.remove(id).flatten() else { return Ok(None) };
         match told.state {
-            State::Empty => {
-                Ok(ProducerIdentity { producer_id: told.identity.producer_id, epoch: told.identity.epoch })
-            }
+            State::Empty => Ok(Some(ProducerIdentity {
+                producer_id: told.identity.producer_id,
+                epoch: told.identity.epoch,
+            })),
             state => Err(format!("it has a transaction already, {state:?}").into()),
         }
     }

@@ -56,7 +56,9 @@ impl Resolver {
             left.entry(topic).or_default().insert(partition);
         }
         seeing.pause = FIRST_PAUSE;
-        seeing.until_seen(&description, left).await
+        seeing.until_seen(&description, left).await?;
+        self.metrics.note_seen(&transaction.transactional_id);
+        Ok(())
     }
 
     /// The same of the transaction of a handle.

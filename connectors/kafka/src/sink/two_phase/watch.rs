@@ -109,7 +109,6 @@ async fn until_seen(resolver: &Resolver, handle: &TransactionHandle, troubles: &
         TokioSleeper.sleep(pause).await;
         pause = LONGEST_PAUSE.min(2 * pause);
     }
-    resolver.metrics.note_seen(&handle.transactional_id);
 }
 
 impl Resolver {
