@@ -1,6 +1,6 @@
 //! Slots, timeouts, and what becomes of errors.
 
-use levada_core::async_io::{AsyncSettings, CallError, OnError, Operator, Order, SettingsError};
+use levada_core::async_io::{AsyncSettings, Batching, CallError, OnError, Operator, Order, SettingsError};
 use std::time::Duration;
 
 use crate::scene::{Scene, Settings, millis, passing};

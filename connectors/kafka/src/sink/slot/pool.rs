@@ -65,8 +65,9 @@ impl<D> fmt::Debug for Slots<D> {
 }
 
 impl<D: Describe> Slots<D> {
-    /// Begins to make the slots of a writer ready, whatever guarantee the configuration names. `naming` makes a slot's number its transactional id: no id that an
-    /// unresolved transaction of an earlier attempt has, because making a slot ready ends what is open under its id.
+    /// Begins to make the slots of a writer ready, whatever guarantee the configuration names. `naming` makes a slot's number its
+    /// transactional id: no id that an unresolved transaction of an earlier attempt has, because making a slot ready ends what is
+    /// open under its id.
     ///
     /// # Errors
     /// The configuration cannot work.
@@ -108,8 +109,8 @@ impl<D: Describe> Slots<D> {
         self
     }
 
-    /// Opens a slot: one that was made ready a moment ago at once, one of long ago when it is still known, else the first one that gets ready; one more is added if none is on the way.
-    /// Before it returns, it sees to it that another one is on the way after this one.
+    /// Opens a slot: one that was made ready a moment ago at once, one of long ago when the brokers still know it, else the first one
+    /// that gets ready; one more is added if none is on the way. Before it returns, it sees to it that another one is on the way after this one.
     ///
     /// Whoever opens a slot has frozen the one before, or the order within partitions is lost. Cancel safe.
     ///
