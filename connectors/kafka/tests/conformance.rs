@@ -1,5 +1,6 @@
 //! The transactional sink keeps the promises of its template, on a real broker.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use levada_conformance::{Histories, TwoPhaseTarget};
@@ -18,6 +19,9 @@ use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Each subtask writes to its own: readers see a partition up to its first open transaction, and what one subtask has committed would
+/// not show behind what another one holds back.
+const PARTITIONS: u32 = 4;
 
 /// A topic of a test's own, whose name is the prefix of the test's transactional ids.
 struct Topic {
@@ -32,7 +36,7 @@ impl Topic {
     fn new() -> Self {
         let kafka = Kafka::shared().expect("a broker");
         let (bootstrap, name) = (kafka.bootstrap().to_owned(), unique_name("conformance"));
-        kafka.create_topic(&name, 1).expect("create the topic");
+        kafka.create_topic(&name, PARTITIONS).expect("create the topic");
         let config =
             ProtocolConfig::from_properties([("bootstrap.servers", &bootstrap)]).expect("an address");
         let admin = ProtocolClient::new(config).expect("a client");
@@ -63,18 +67,21 @@ fn read(bootstrap: &str, topic: &str) -> Result<Vec<u64>, BoxError> {
         .set("fetch.wait.max.ms", "5")
         .create()?;
     let mut from = TopicPartitionList::new();
-    from.add_partition_offset(topic, 0, Offset::Beginning)?;
+    for partition in 0..PARTITIONS {
+        from.add_partition_offset(topic, partition as i32, Offset::Beginning)?;
+    }
     consumer.assign(&from)?;
-    let mut numbers = Vec::new();
-    loop {
+    let (mut numbers, mut ended) = (Vec::new(), BTreeSet::new());
+    while ended.len() < PARTITIONS as usize {
         match consumer.poll(PATIENCE).ok_or("nothing was read in time")? {
             Ok(message) => {
                 numbers.push(std::str::from_utf8(message.payload().ok_or("a tombstone")?)?.parse()?)
             }
-            Err(KafkaError::PartitionEOF(_)) => return Ok(numbers),
+            Err(KafkaError::PartitionEOF(partition)) => drop(ended.insert(partition)),
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(numbers)
 }
 
 impl TwoPhaseTarget for Topic {
@@ -82,10 +89,11 @@ impl TwoPhaseTarget for Topic {
     type Sink = TransactionalSink<String, ToTopic>;
 
     fn sinks(&self, count: u32) -> Vec<Self::Sink> {
-        let sink = |_| {
+        let sink = |subtask: u32| {
             let topic = self.name.clone();
             let serialise: ToTopic = Box::new(move |record, out| {
-                out.push(&Message::to(&topic).value(record.item().as_bytes()));
+                let partition = subtask % PARTITIONS;
+                out.push(&Message::to(&topic).partition(partition).value(record.item().as_bytes()));
                 Ok(())
             });
             let config = KafkaSinkConfig::new(&self.bootstrap).topics([&self.name]);
