@@ -5,8 +5,8 @@ use levada_core::{Keyed, Row, Value};
 /// What the order of a change goes by: equal for changes of one row of the table, by whatever type its key's columns compare.
 ///
 /// The bytes of the record's key would not do: `{"id":1}` and `{"id":1.0,"from":"b"}` are one row. So this is coarser than columns
-/// are. Changes of two rows that seem to be one wait for each other, and that is all. Only what a column rounds is finer here:
-/// two numbers that one `real` holds, and two counts of nanoseconds in one microsecond.
+/// are. Changes of two rows that seem to be one wait for each other, and that is all. Finer it is where a column rounds (two numbers
+/// that one `real` holds, two counts of nanoseconds in one microsecond) or its collation takes more than case for equal.
 pub(super) fn of_key(input: &Keyed) -> Option<Vec<String>> {
     input.key.as_ref().map(parts)
 }

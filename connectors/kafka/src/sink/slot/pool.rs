@@ -110,7 +110,8 @@ impl<D: Describe> Slots<D> {
     }
 
     /// Opens a slot: one that was made ready a moment ago at once, one of long ago when the brokers still know it, else the first one
-    /// that gets ready; one more is added if none is on the way. Before it returns, it sees to it that another one is on the way after this one.
+    /// that gets ready; one more is added if none is on the way. Before it returns, it sees to it that another one is on the way
+    /// after this one.
     ///
     /// Whoever opens a slot has frozen the one before, or the order within partitions is lost. Cancel safe.
     ///
